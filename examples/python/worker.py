@@ -12,6 +12,8 @@ def process_image(job):  # A long handler looks at job["stopped"] now and then, 
     job["note"](progress={"percent": 50, "message": "resizing"})  # checkpoint={…}: for the next job.get("checkpoint").
     return {"file": job["payload"]["imageUrl"].rsplit("/", 1)[-1], "key": job["idempotency_key"]}
 HANDLERS = {"ImageProcessing": process_image}
+class Again(Exception):  # raise Again("busy", retry_after="10m"), or Again(snooze="10m"): no failure, just later.
+    def __init__(self, error="", **when): super().__init__(error); self.when = when
 def call(verb, body, method="POST"):  # The status and the answer; status 0 if none came.
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     try:
@@ -52,7 +54,9 @@ def run(job):
             result = json.loads(json.dumps(HANDLERS[job["job_type"]](job)))
         return {"outcome": "succeeded", "result": result}
     except Exception as error:
-        return {"outcome": job["stopped"]} if job["stopped"] else {"outcome": "failed", "error": repr(error)}
+        if job["stopped"]: return {"outcome": job["stopped"]}
+        when = getattr(error, "when", {})
+        return {"outcome": "snoozed", **when} if "snooze" in when else {"outcome": "failed", "error": repr(error), **when}
     finally:
         timer.cancel()
         if log.rest: log.write("\n")

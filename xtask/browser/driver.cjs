@@ -2,7 +2,11 @@
 // Arguments: further arguments of the browser. The launcher in target/tools/bin names the browser and this file.
 
 const { chromium } = require('playwright-core');
+const fs = require('node:fs');
 const readline = require('node:readline');
+
+// Finds faults that keep people with disabilities from using a page.
+const AXE = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 const ALWAYS = ['--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'];
 
@@ -11,6 +15,8 @@ async function shown(page, response) {
   return { url: page.url(), status: response ? response.status() : null, text: await page.content() };
 }
 
+const errors = [];
+
 const steps = {
   open: async (page, { url }) => shown(page, await page.goto(url)),
   fill: async (page, { field, text }) => page.fill(field, text),
@@ -18,6 +24,21 @@ const steps = {
   follow: async (page, { what }) => {
     const [response] = await Promise.all([page.waitForNavigation(), page.click(what)]);
     return shown(page, response);
+  },
+  // A click on something that changes this page.
+  click: async (page, { what }) => page.click(what),
+  press: async (page, { keys }) => page.keyboard.press(keys),
+  // Waits until the page has something: a selector of Playwright.
+  find: async (page, { what }) => page.waitForSelector(what, { timeout: 60000 }).then(() => null),
+  text: async (page, { what }) => page.innerText(what),
+  resize: async (page, { width, height }) => page.setViewportSize({ width, height }),
+  picture: async (page, { path }) => page.screenshot({ path }).then(() => null),
+  // Errors that pages have written to their console since the last time.
+  errors: async () => errors.splice(0),
+  axe: async (page) => {
+    await page.evaluate(AXE);
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(' ')).join(', ')}`);
   },
   cookies: async (page) => page.context().cookies(),
   evaluate: async (page, { script }) => page.evaluate(script),
@@ -31,6 +52,8 @@ async function main() {
   });
   // The authority of the tests' certificates is unknown to it.
   const page = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
+  page.on('console', (message) => { if (message.type() === 'error') errors.push(`${page.url()}: ${message.text()}`); });
+  page.on('pageerror', (error) => errors.push(`${page.url()}: ${error.stack}`));
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const { step, ...details } = JSON.parse(line);
     const answer = await steps[step](page, details).then(

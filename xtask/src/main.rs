@@ -3,6 +3,7 @@
 mod api;
 mod chaos;
 mod check;
+mod dashboard_types;
 mod fresh;
 mod services;
 mod test;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 /// For all commands except services, which have their own.
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
+cargo xtask dashboard-types the types of the dashboard, with the answers of the API as docs/openapi.json describes them
 cargo xtask fuzz-api [--cases N] [--seed N]
                             sends generated requests to its own server and compares the responses with docs/openapi.json
 cargo xtask test [--full]   all checks: format, rules, lints, tests; --full adds MySQL, failover of database clusters, and the
@@ -28,6 +30,10 @@ fn main() -> Result<ExitCode> {
     match words[..] {
         ["chaos", ref rest @ ..] => chaos::run(&root(), rest),
         ["check"] => check::run(&root()),
+        ["dashboard-types"] => {
+            let fits = dashboard_types::check(&root())?;
+            Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
         ["services", ref rest @ ..] => services::run(&root(), rest),

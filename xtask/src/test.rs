@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that decides whether a change may be merged.
 
 use crate::services::{RunningServers, Service};
-use crate::{api, chaos, check, tools};
+use crate::{api, chaos, check, dashboard_types, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
@@ -66,7 +66,19 @@ fn services(extent: Extent) -> Vec<Service> {
     match extent {
         Extent::Quick => {
             let databases = [Service::Postgres, Service::MariaDb];
-            [&databases[..], &[Service::Redis, Service::Etcd, Service::ZooKeeper, Service::Oidc]].concat()
+            [
+                &databases[..],
+                &[
+                    Service::Redis,
+                    Service::Nats,
+                    Service::RabbitMq,
+                    Service::Etcd,
+                    Service::ZooKeeper,
+                    Service::Oidc,
+                    Service::Receivers,
+                ],
+            ]
+            .concat()
         }
         // The tests that break etcd and ZooKeeper ensembles start them.
         Extent::Full => {
@@ -94,6 +106,7 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step::new("rules", Action::Check),
         Step::cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::own("api document", api::validate),
+        Step::own("dashboard types", dashboard_types::check),
         Step::new("tests", Action::Tests(extent)),
         Step::own("api fuzzing", api::fuzz_briefly),
         Step::own("chaos", chaos::short),

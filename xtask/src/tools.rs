@@ -28,7 +28,7 @@ pub fn install(root: &Path) -> Result<bool> {
         Python::find_or_unpack(root).map(drop),
         install_promtool(root),
     ];
-    let useful = [install_nextest(root), install_groff(root), browser::install(root)];
+    let useful = [install_nextest(root), install_groff(root), browser::install(root), install_proxies(root)];
     let print = |outcomes: Vec<Result<()>>| {
         let missing: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         missing.iter().for_each(|error| println!("missing: {error:#}"));
@@ -115,6 +115,22 @@ fn install_groff(root: &Path) -> Result<()> {
         ("GROFF_TMAC_PATH", std::env::join_paths([data.join("current/tmac"), tree.join("etc/groff")])?),
     ];
     write_launcher(&launchers_folder(root), "groff", &program, &[], &variables)
+}
+
+/// Web proxies in front of the dashboard. Tests start their launchers.
+fn install_proxies(root: &Path) -> Result<()> {
+    let tree = tools_folder(root).join("proxies-unpacked");
+    if !tree.exists() {
+        println!("downloading nginx, HAProxy and Caddy once into the build directory");
+        services::unpack(&["nginx", "haproxy", "caddy"], &tree)
+            .context("tests behind proxies need Debian's nginx, haproxy and caddy")?;
+    }
+    let variables = [("LD_LIBRARY_PATH", services::libraries_of(&tree).unwrap_or_default())];
+    for (name, program) in [("nginx", "sbin/nginx"), ("haproxy", "sbin/haproxy"), ("caddy", "bin/caddy")] {
+        let launcher = format!("punctual-test-{name}");
+        write_launcher(&launchers_folder(root), &launcher, &tree.join("usr").join(program), &[], &variables)?;
+    }
+    Ok(())
 }
 
 /// The folder for unpacked programs that need environment variables to run.

@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
 }
 
 fn compose() -> Value {
-    serde_saphyr::from_str(&read("deploy/compose.yaml")).unwrap()
+    serde_saphyr::from_str(&read("deploy/compose/compose.yaml")).unwrap()
 }
 
 #[test]
@@ -45,10 +45,16 @@ fn the_compose_file_publishes_and_keeps_what_it_should() {
     let compose = compose();
     assert_eq!(compose["services"]["punctual"]["ports"], serde_json::json!(["127.0.0.1:7070:7070"]));
     assert!(compose["services"]["postgres"].get("ports").is_none());
+    for service in ["prometheus", "grafana"] {
+        let port = compose["services"][service]["ports"][0].as_str().unwrap();
+        assert!(port.starts_with("127.0.0.1:"), "{service}: {port}");
+    }
     for (name, service) in compose["services"].as_object().unwrap() {
         for volume in service["volumes"].as_array().unwrap() {
             let (volume, _) = volume.as_str().unwrap().split_once(':').unwrap();
-            assert!(compose["volumes"].get(volume).is_some(), "{name}: {volume} is not declared");
+            let is_file =
+                volume.starts_with('.') && repository().join("deploy/compose").join(volume).exists();
+            assert!(is_file || compose["volumes"].get(volume).is_some(), "{name}: {volume} is not declared");
         }
     }
     let data = &compose["services"]["punctual"]["environment"]["PUNCTUAL_DATA_DIR"];
@@ -75,6 +81,45 @@ fn the_image_is_built_with_a_compiler_that_is_new_enough() {
     let image = &compose()["services"]["punctual"]["build"]["dockerfile_inline"];
     let from = format!("FROM rust:{}-bookworm AS build\n", version.trim_matches('"'));
     assert!(image.as_str().unwrap().starts_with(&from), "the image is not built with Rust {version}");
+}
+
+#[test]
+fn prometheus_and_grafana_of_the_compose_file_find_each_other_and_the_server() {
+    let (compose, prometheus): (Value, Value) =
+        (compose(), serde_saphyr::from_str(&read("deploy/compose/prometheus.yaml")).unwrap());
+    let scrape = &prometheus["scrape_configs"][0];
+    assert_eq!(scrape["static_configs"][0]["targets"][0], "punctual:7070");
+    let mounts = |service: &str| -> Vec<String> {
+        let volumes = compose["services"][service]["volumes"].as_array().unwrap().iter();
+        volumes.map(|volume| volume.as_str().unwrap().split(':').nth(1).unwrap().to_owned()).collect()
+    };
+    let mounted = mounts("prometheus");
+    assert!(mounted.contains(&prometheus["rule_files"][0].as_str().unwrap().to_owned()), "{mounted:?}");
+    let token = scrape["authorization"]["credentials_file"].as_str().unwrap();
+    assert!(mounted.contains(&token.rsplit_once('/').unwrap().0.to_owned()), "{mounted:?}");
+
+    let provisioning = "deploy/grafana/provisioning";
+    let source: Value =
+        serde_saphyr::from_str(&read(&format!("{provisioning}/datasources/punctual.yaml"))).unwrap();
+    assert_eq!(source["datasources"][0]["url"], "http://prometheus:9090");
+    let provider: Value =
+        serde_saphyr::from_str(&read(&format!("{provisioning}/dashboards/punctual.yaml"))).unwrap();
+    let path = provider["providers"][0]["options"]["path"].as_str().unwrap();
+    let mounted = mounts("grafana");
+    assert!(mounted.contains(&path.to_owned()), "{mounted:?}");
+    assert!(mounted.contains(&"/etc/grafana/provisioning".to_owned()), "{mounted:?}");
+}
+
+#[test]
+fn the_configuration_of_fluent_bit_names_a_parser_that_there_is() {
+    let config: Value = serde_saphyr::from_str(&read("deploy/logs/fluent-bit.yaml")).unwrap();
+    let parsers = read(&format!("deploy/logs/{}", config["service"]["parsers_file"].as_str().unwrap()));
+    let parser = config["pipeline"]["filters"][0]["parser"].as_str().unwrap();
+    assert!(parsers.lines().any(|line| line.split_whitespace().eq(["Name", parser])), "{parsers}");
+    let tag = &config["pipeline"]["inputs"][0]["tag"];
+    for output in config["pipeline"]["outputs"].as_array().unwrap() {
+        assert_eq!(&output["match"], tag);
+    }
 }
 
 fn kubernetes(file: &str) -> Vec<Value> {

@@ -6,6 +6,7 @@
 //! a busy client does not cost a read per request, and a revoked token still stops working soon.
 
 use crate::browser::BrowserSite;
+use crate::dashboard;
 use crate::error::ApiError;
 use crate::oidc::Claims;
 use crate::tls::Secured;
@@ -27,9 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// The only paths that need no token. They reveal nothing about jobs.
-pub const PUBLIC_PATHS: [&str; 9] = [
+/// The only paths that need no token, besides those of the dashboard. They reveal nothing about jobs.
+pub const PUBLIC_PATHS: [&str; 10] = [
     "/",
+    "/acknowledge",
     "/docs",
     "/livez",
     "/login",
@@ -131,7 +133,8 @@ impl FromRequestParts<Api> for Call {
 /// Lets a request through if its path is public or it has a valid credential. The use cases check what its
 /// caller may do.
 pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    if PUBLIC_PATHS.contains(&request.uri().path()) {
+    let path = request.uri().path();
+    if PUBLIC_PATHS.contains(&path) || dashboard::is_at(path) {
         return next.run(request).await;
     }
     let credential = match presented(&api, &request) {

@@ -147,6 +147,22 @@ pub fn local_path(next: &str) -> Option<&str> {
 /// Bytes of such a path: it is part of a cookie.
 const LOCAL_PATH_BYTES_MAX: usize = 1024;
 
+/// A text for a page.
+pub fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +178,11 @@ mod tests {
             headers.append(name, value.parse().unwrap());
         }
         headers
+    }
+
+    #[test]
+    fn text_in_a_page_is_escaped() {
+        assert_eq!(escaped("<a href='x'>\"&\"</a>"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&quot;&lt;/a&gt;");
     }
 
     #[test]

@@ -420,15 +420,19 @@ impl From<UseCaseError> for ApiError {
         match error {
             UseCaseError::Forbidden(error) => error.into(),
             UseCaseError::NoSuchJob(_)
+            | UseCaseError::NoSuchOperation(_)
             | UseCaseError::NoSuchExecution(_)
             | UseCaseError::NoSuchWorker(_)
             | UseCaseError::NoSuchToken(_)
             | UseCaseError::NoSuchUser(_)
-            | UseCaseError::NoSuchSecret(_) => ApiError::NotFound(error.to_string()),
+            | UseCaseError::NoSuchCalendar(_)
+            | UseCaseError::NoSuchSecret(_)
+            | UseCaseError::NoSuchDocument { .. }
+            | UseCaseError::NoSuchJobType(_) => ApiError::NotFound(error.to_string()),
             UseCaseError::Cipher(_) | UseCaseError::Undecryptable(_) => ApiError::Conflict(error.to_string()),
-            UseCaseError::EmailTaken(_) | UseCaseError::DirectoryFull { .. } => {
-                ApiError::Conflict(error.to_string())
-            }
+            UseCaseError::EmailTaken(_)
+            | UseCaseError::DirectoryFull { .. }
+            | UseCaseError::DocumentExists { .. } => ApiError::Conflict(error.to_string()),
             UseCaseError::LastAdmin(_) => ApiError::Conflict(format!(
                 "{error}: create another one with the role admin first; `punctual serve --new-admin-token` replaces the \
                  token admin"
@@ -453,7 +457,16 @@ impl From<UseCaseError> for ApiError {
                 "the execution has already ended {}: it cannot be cancelled",
                 ExecutionStatus::from(status)
             )),
-            UseCaseError::NotHeld { .. } => ApiError::Conflict(error.to_string()),
+            UseCaseError::CalendarInUse { ref jobs, .. } => {
+                let named: Vec<String> = jobs.iter().map(|(id, name)| format!("{name} ({id})")).collect();
+                ApiError::Conflict(format!("{error}: {}; take it out of them first", named.join(", ")))
+            }
+            UseCaseError::OccurrenceOpen(_) => ApiError::Conflict(format!(
+                "{error}: wait until it has ended, or trigger its job to run it in addition"
+            )),
+            UseCaseError::NotHeld { .. } | UseCaseError::OperationEnded { .. } => {
+                ApiError::Conflict(error.to_string())
+            }
             UseCaseError::Invalid(problems) => ApiError::invalid(problems),
             // The path contains no name.
             UseCaseError::InvalidQueueName { queue, .. } if queue.is_empty() => {

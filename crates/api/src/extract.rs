@@ -211,9 +211,14 @@ async fn look_through(bytes: Bytes, documents: DocumentCheck) -> Result<(), ApiE
 
 /// A body must have a content type: browsers send requests without one to other sites unasked.
 fn check_content_type(request: &Request) -> Result<(), ApiError> {
-    let Some(kind) = request.headers().get(CONTENT_TYPE) else {
+    let mut kinds = request.headers().get_all(CONTENT_TYPE).iter();
+    let Some(kind) = kinds.next() else {
         return if request.body().is_end_stream() { Ok(()) } else { Err(ApiError::NotJson) };
     };
+    if kinds.next().is_some() {
+        let detail = "must be sent once".to_owned();
+        return Err(ApiError::InvalidHeader { header: "Content-Type", detail });
+    }
     let essence = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
     let is_patch = *request.method() == Method::PATCH && is("application/merge-patch+json");

@@ -17,9 +17,6 @@ use std::collections::BTreeMap;
 /// How many fields of a job that cannot be parsed an error names. A job could have any number of unknown ones.
 const FIELD_ERRORS_MAX: usize = 20;
 
-/// Job fields that are planned but not implemented: saying so is more useful than "unknown field".
-const PLANNED_FIELDS: [&str; 3] = ["rrule", "calendar", "notify"];
-
 /// Names used by other schedulers, with ours: they differ too much to be suggested as misspellings.
 const SYNONYMS: [(&str, &str); 8] = [
     ("at", "execute_at"),
@@ -48,6 +45,10 @@ pub enum DocumentShape {
     PatchedJob,
     /// Dead letters to act on.
     DeadLetters,
+    /// An action on everything that a filter selects.
+    Bulk,
+    /// A pause of the cluster.
+    Pause,
     /// The settings of a queue.
     Queue,
     Token,
@@ -62,6 +63,8 @@ pub enum DocumentShape {
     PatchedUser,
     /// The value and rules of a secret.
     Secret,
+    /// A channel of notifications, which may have secrets.
+    Channel,
     /// A request of the worker protocol.
     Worker,
     /// The optional arguments of a verb.
@@ -147,6 +150,14 @@ fn wrong_shape(shape: DocumentShape) -> ApiError {
             title: "the body does not name dead letters",
             detail: "send {\"ids\": […]} or {\"filter\": {…}}",
         },
+        DocumentShape::Bulk => ApiError::WrongShape {
+            title: "the body does not say what to do",
+            detail: "send a JSON object such as {\"action\": \"pause\", \"filter\": {\"queue\": \"mail\"}}",
+        },
+        DocumentShape::Pause => ApiError::WrongShape {
+            title: "the body does not say why to pause",
+            detail: "send a JSON object such as {\"reason\": \"database upgrade\"}",
+        },
         DocumentShape::Queue => ApiError::WrongShape {
             title: "the body is not the settings of a queue",
             detail: "send them as a JSON object, such as {\"max_depth\": 10000}",
@@ -170,6 +181,10 @@ fn wrong_shape(shape: DocumentShape) -> ApiError {
         DocumentShape::Secret => ApiError::WrongShape {
             title: "the body is not a secret",
             detail: "send a JSON object, such as {\"value\": \"…\", \"owners\": [\"team-mail\"]}",
+        },
+        DocumentShape::Channel => ApiError::WrongShape {
+            title: "the body is not a channel",
+            detail: "send a JSON object, such as {\"type\": \"webhook\", \"url\": \"https://example.org/hook\"}",
         },
         DocumentShape::Worker => ApiError::WrongShape {
             title: "the body is not an object",
@@ -212,7 +227,7 @@ fn explain<'a, T: Deserialize<'a>>(
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     let FieldError { field, mut detail } = field_error(&path, message);
-    if shape == DocumentShape::Secret {
+    if matches!(shape, DocumentShape::Secret | DocumentShape::Channel) {
         // What was given instead may be the value of the secret.
         detail.truncate(detail.find(", not ").unwrap_or(detail.len()));
     }
@@ -238,9 +253,6 @@ fn field_error(path: &str, message: &str) -> FieldError {
 
 fn unknown_field(path: &str, name: &str, message: &str) -> FieldError {
     let field = child(path, name);
-    if PLANNED_FIELDS.contains(&strip_index(&field)) {
-        return FieldError { field, detail: "is not supported yet".to_owned() };
-    }
     let synonym = SYNONYMS.iter().find(|(theirs, _)| *theirs == strip_index(&field)).map(|(_, ours)| *ours);
     let known = || message.split('`').skip(3).step_by(2);
     let synonym = synonym.filter(|ours| known().any(|field| field == *ours));
@@ -377,7 +389,11 @@ mod tests {
             "is not a known field, did you mean priority?",
         );
         check::<SubmitJob>(r#"{"name":"x","zzz":5}"#, "zzz", "is not a known field");
-        check::<SubmitJob>(r#"{"name":"x","rrule":"x"}"#, "rrule", "is not supported yet");
+        check::<SubmitJob>(
+            r#"{"name":"x","result_overflow":"blob"}"#,
+            "result_overflow",
+            "must be truncate or fail, not blob",
+        );
         check::<SubmitJob>(r#"{"name":"x","name":"y"}"#, "name", "is given twice");
         check::<SubmitJob>(
             r#"{"name":"x","priority":11}"#,
@@ -508,9 +524,9 @@ mod tests {
         );
         check::<SubmitJob>(r#"{"name":"x","depends_on":5}"#, "depends_on", "must be an array, not 5");
         check::<BatchRequest>(
-            r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"rrule":"FREQ=DAILY"}]}"#,
-            "jobs[1].rrule",
-            "is not supported yet",
+            r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"result_overflow":"x"}]}"#,
+            "jobs[1].result_overflow",
+            "must be truncate or fail, not x",
         );
     }
 

@@ -12,14 +12,17 @@ mod compat;
 mod conditional;
 mod connections;
 mod cursors;
+mod dashboard;
 mod error;
 mod explain;
 mod extract;
 mod headers;
 mod hosts;
 mod idempotency;
+mod intake;
 mod json;
 mod listeners;
+mod login_link;
 mod metrics;
 mod oidc;
 mod openapi;
@@ -38,11 +41,15 @@ mod tls;
 mod token_uses;
 mod views;
 
+pub use dashboard::HOME as DASHBOARD_PATH;
 pub use hosts::WebPolicy;
+pub use intake::MessageJobs;
 pub use listeners::Listeners;
+pub use login_link::LoginLink;
 pub use metrics::Traffic;
 pub use oidc::{OidcClient, OidcConfig, RoleRules};
 pub use rate_limit::RateLimits;
+pub use routes::MergePatches;
 pub use secrets::{new_id, new_secret, secret_sha256};
 pub use server::{Server, ServerLimits};
 pub use tls::ServerTls;
@@ -53,6 +60,7 @@ use cursors::CursorKey;
 use extract::BodyShares;
 use metrics::KnownLanes;
 use oidc::Oidc;
+use punctual_client::SettingsBody;
 use punctual_core::ports::{Clock, DrivenClock};
 use punctual_core::time::Timestamp;
 use punctual_engine::{Access, Engine};
@@ -105,6 +113,10 @@ pub struct Api {
     node: Option<Arc<NodeInfo>>,
     /// Warnings about processes on the same store that are unknown to this node's coordination.
     apart: Option<watch::Receiver<Vec<String>>>,
+    /// The link that logs the first browser in; absent where none was made.
+    login_link: Option<Arc<LoginLink>>,
+    /// The effective settings of this process; absent where none were given.
+    settings: Option<Arc<SettingsBody>>,
     /// The clock that requests may drive; absent where time is the system's.
     driven: Option<Arc<dyn DrivenClock>>,
     /// Turns true when the server is about to stop; absent where nothing depends on it.
@@ -132,6 +144,8 @@ impl Api {
             web: Arc::default(),
             node: None,
             apart: None,
+            login_link: None,
+            settings: None,
             driven: None,
             stopping: None,
             ending: None,
@@ -164,6 +178,16 @@ impl Api {
     /// Sets the source of warnings about processes on the same store that use another coordination backend.
     pub fn noticing(self, apart: watch::Receiver<Vec<String>>) -> Self {
         Api { apart: Some(apart), ..self }
+    }
+
+    /// Accepts the code of this link once in place of a token.
+    pub fn greeting(self, link: LoginLink) -> Self {
+        Api { login_link: Some(Arc::new(link)), ..self }
+    }
+
+    /// Sets the effective settings that operators may see.
+    pub fn configured_by(self, settings: SettingsBody) -> Self {
+        Api { settings: Some(Arc::new(settings)), ..self }
     }
 
     /// Lets requests drive this clock, which must be the engine's calendar.

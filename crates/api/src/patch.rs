@@ -27,6 +27,7 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
         None => stored.payload.clone(),
         Some(_) => merged_payload(&stored.payload, patch)?,
     };
+    rename_calendar(&mut named)?;
     let names_schedule = named.keys().any(|field| is_schedule_field(field));
     let mut job = fields_of(as_submitted(stored))?;
     displace(&mut job, &named, kind_of(&stored.settings.schedule));
@@ -40,6 +41,22 @@ pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec
     let basis = Basis { now, owner: &stored.owner, stored: schedule, keeps_schedule: !names_schedule };
     let spec = job_spec(job, basis).map_err(ApiError::invalid)?;
     Ok(JobSpec { payload, ..spec })
+}
+
+/// `calendar` is another spelling of `calendars`.
+fn rename_calendar(named: &mut Fields) -> Result<(), ApiError> {
+    let Some(written) = named.remove("calendar") else { return Ok(()) };
+    let list = match written {
+        Value::String(name) => Value::from(vec![name]),
+        list => list,
+    };
+    match named.insert("calendars".to_owned(), list) {
+        None => Ok(()),
+        Some(_) => Err(ApiError::field(
+            "calendar",
+            "is another spelling of calendars: give one of the two".to_owned(),
+        )),
+    }
 }
 
 fn internal(error: serde_json::Error) -> ApiError {
@@ -69,6 +86,9 @@ const fn kind_of(schedule: &Schedule) -> ScheduleType {
     }
 }
 
+/// The fields of which a recurring job has one.
+const RULES: [&str; 4] = ["cron_expression", "interval", "rrule", "schedules"];
+
 /// Whether the patch gives the field a value; null removes one.
 fn gives(named: &Fields, field: &str) -> bool {
     named.get(field).is_some_and(|value| !value.is_null())
@@ -77,9 +97,9 @@ fn gives(named: &Fields, field: &str) -> bool {
 /// The schedule type that the patch asks for, if any.
 fn wanted_kind(named: &Fields) -> Option<ScheduleType> {
     let said = named.get("schedule_type").and_then(|kind| ScheduleType::deserialize(kind).ok());
-    let any_of = |fields: [&str; 2]| fields.into_iter().any(|field| gives(named, field));
-    said.or_else(|| any_of(["cron_expression", "interval"]).then_some(ScheduleType::Recurring))
-        .or_else(|| any_of(["execute_at", "delay"]).then_some(ScheduleType::OneTime))
+    let any_of = |fields: &[&str]| fields.iter().any(|field| gives(named, field));
+    said.or_else(|| any_of(&RULES).then_some(ScheduleType::Recurring))
+        .or_else(|| any_of(&["execute_at", "delay"]).then_some(ScheduleType::OneTime))
 }
 
 /// Removes the fields of the job that contradict the patch.
@@ -89,9 +109,12 @@ fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
             job.remove(*field);
         }
     }
+    for given in RULES.iter().filter(|rule| gives(named, rule)) {
+        RULES.iter().filter(|other| *other != given).for_each(|other| drop(job.remove(*other)));
+    }
     for (given, displaced) in [
-        ("cron_expression", "interval"),
-        ("interval", "cron_expression"),
+        ("schedules", "dst_gap"),
+        ("schedules", "dst_overlap"),
         ("delay", "execute_at"),
         ("expires_at", "expires_after"),
         ("expires_after", "expires_at"),
@@ -149,15 +172,15 @@ fn is_default_cap(retry: &Fields) -> bool {
 
 /// A job without its time would run at once, which is not what resetting a field should do.
 fn refuse_lost_time(job: &Fields, named: &Fields) -> Result<(), ApiError> {
-    for times in [["cron_expression", "interval"], ["execute_at", "delay"]] {
+    for times in [&["cron_expression", "interval", "rrule"][..], &["execute_at", "delay"]] {
         let lost =
-            times.into_iter().find(|time| job.contains_key(*time) && named.get(*time) == Some(&Value::Null));
+            times.iter().find(|time| job.contains_key(**time) && named.get(**time) == Some(&Value::Null));
         if let Some(time) = lost
-            && !times.into_iter().any(|time| gives(named, time))
+            && !times.iter().any(|time| gives(named, time))
         {
             let fix =
                 "cannot be taken away: give another time, or schedule_type IMMEDIATE to run the job at once";
-            return Err(ApiError::field(time, fix));
+            return Err(ApiError::field(*time, fix));
         }
     }
     Ok(())
@@ -304,7 +327,8 @@ mod tests {
         "misfire_grace":"5m","jitter":"1500ms","max_runs":9,"end_at":"2030-01-01T00:00:00Z",
         "overlap_policy":"QUEUE","overlap_limit":3,"max_open":77,"max_retries":2,
         "retry":{"steps":["1m","5m"],"fail_on":["LOST"],"timeout_growth":1.25},"timeout_secs":0.5,
-        "expires_after":"1h","owner_id":"ann","idempotency_key":"i","unique_key":"u","tags":["a"]}"#;
+        "expires_after":"1h","owner_id":"ann","idempotency_key":"i","unique_key":"u","tags":["a"],
+        "result_overflow":"fail"}"#;
 
     #[test]
     fn what_a_patch_does_not_name_stays_exactly_as_it_is() {
@@ -328,7 +352,7 @@ mod tests {
         let anchor = |patch| match schedule_after(r#"{"name":"x","interval":"1h"}"#, patch) {
             Schedule::Recurring(recurring) => match recurring.recurrence.spec().rule {
                 Rule::Interval { anchor, .. } => anchor,
-                Rule::Cron { .. } => panic!("a cron rule"),
+                _ => panic!("not an interval"),
             },
             other => panic!("not recurring: {other:?}"),
         };

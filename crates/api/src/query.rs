@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use punctual_client::{FieldError, time_fix};
 use punctual_core::limits;
 use punctual_core::time::{Timestamp, TimestampProblem};
+use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -39,6 +40,33 @@ fn invalid(field: &str, detail: String) -> ApiError {
 }
 
 impl QueryParams {
+    /// The fields of an object, as if they were parameters: a list is a parameter that is repeated, null is none, and
+    /// the fields of an object have names with dots.
+    pub fn of_object(fields: &Map<String, Value>) -> Self {
+        let mut pairs = Vec::new();
+        for (name, value) in fields {
+            add_pairs(&mut pairs, name, value);
+        }
+        QueryParams { pairs, known: vec![], errors: vec![] }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// All errors in the fields of an object in a body, if any.
+    pub fn finish_in(self, object: &str) -> Result<(), ApiError> {
+        self.finish().map_err(|error| match error {
+            ApiError::InvalidQuery(errors) => {
+                let named =
+                    |error: FieldError| FieldError { field: format!("{object}.{}", error.field), ..error };
+                ApiError::InvalidFields(errors.into_iter().map(named).collect())
+            }
+            other => other,
+        })
+    }
+
     pub fn text(&mut self, name: &'static str) -> Option<String> {
         self.known.push(name);
         let place = self.pairs.iter().position(|(key, _)| key == name)?;
@@ -101,8 +129,10 @@ impl QueryParams {
 
     /// A word of an enum, as in JSON but case-insensitive: people type `active`.
     pub fn word<T: serde::de::DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
-        let text = self.text(name)?.to_ascii_uppercase();
-        match T::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(&text)) {
+        type Word<'a> = serde::de::value::StrDeserializer<'a, serde::de::value::Error>;
+        let text = self.text(name)?;
+        let upper = T::deserialize(Word::new(&text.to_ascii_uppercase()));
+        match upper.or_else(|_| T::deserialize(Word::new(&text.to_ascii_lowercase()))) {
             Ok(value) => Some(value),
             Err(error) => {
                 let said = error.to_string();
@@ -111,6 +141,16 @@ impl QueryParams {
                 None
             }
         }
+    }
+
+    /// All words of a repeatable parameter.
+    pub fn words<T: serde::de::DeserializeOwned>(&mut self, name: &'static str, most: usize) -> Vec<T> {
+        let mut words = Vec::new();
+        for text in self.texts(name, most) {
+            self.pairs.push((name.to_owned(), text));
+            words.extend(self.word(name));
+        }
+        words
     }
 
     /// A number within bounds.
@@ -187,6 +227,18 @@ impl QueryParams {
 
     fn error(&mut self, name: &str, detail: String) {
         self.errors.push(FieldError { field: name.to_owned(), detail });
+    }
+}
+
+fn add_pairs(pairs: &mut Vec<(String, String)>, name: &str, value: &Value) {
+    match value {
+        Value::Null => {}
+        Value::String(text) => pairs.push((name.to_owned(), text.clone())),
+        Value::Array(items) => items.iter().for_each(|item| add_pairs(pairs, name, item)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(field, value)| add_pairs(pairs, &format!("{name}.{field}"), value));
+        }
+        scalar => pairs.push((name.to_owned(), scalar.to_string())),
     }
 }
 

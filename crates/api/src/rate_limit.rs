@@ -5,6 +5,7 @@
 
 use crate::auth::Peer;
 use crate::connections::origin;
+use crate::dashboard;
 use crate::error::ApiError;
 use crate::metrics::{LimitKind, Traffic};
 use axum::extract::{Request, State};
@@ -133,7 +134,8 @@ pub async fn limit_failures(
     request: Request,
     next: Next,
 ) -> Response {
-    let is_open = OPEN_PATHS.contains(&request.uri().path());
+    let path = request.uri().path();
+    let is_open = OPEN_PATHS.contains(&path) || dashboard::is_at(path);
     let Some(failures) = limiter.failures.as_ref().filter(|_| !is_open) else {
         return next.run(request).await;
     };

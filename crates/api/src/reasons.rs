@@ -78,11 +78,12 @@ pub fn of_end(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
         Status::TimedOut => "ran out of time",
         Status::Lost => "was lost with its worker",
         Status::Failed => "failed",
+        Status::Snoozed => return format!("attempt {attempt} was snoozed by its handler"),
     };
     let settings = &spec.settings;
     let why = if settings.fails_for_good(last.status, last.error.as_deref()) {
         "is not retried, as retry.fail_on says".to_owned()
-    } else if attempt > settings.max_retries {
+    } else if charged(last) > settings.max_retries {
         "no retry is left".to_owned()
     } else if let Some(expires_at) = expiry_in_the_way(last, settings) {
         format!("is not retried, as it expires at {expires_at}, before the retry would come")
@@ -93,13 +94,18 @@ pub fn of_end(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
     format!("attempt {attempt} {how} and {why}")
 }
 
+/// The attempts up to this one that used up a retry.
+fn charged(last: &Finished) -> u32 {
+    last.id.attempt - last.input.as_ref().map_or(0, |input| input.snoozes)
+}
+
 /// The expiry time that a retry after this attempt would have missed.
 fn expiry_in_the_way(last: &Finished, settings: &Settings) -> Option<Timestamp> {
     // Redriven occurrences do not expire, and only those could begin so late.
     let expires_at = settings.expires_at(last.scheduled_time).filter(|at| last.available_at < *at)?;
     let retry_at = match last.status {
         Status::Lost => last.completed_at,
-        _ => last.completed_at.plus(settings.retry.delay(last.id.attempt, last.id.occurrence)),
+        _ => last.completed_at.plus(settings.retry.delay(charged(last), last.id.occurrence)),
     };
     (retry_at >= expires_at).then_some(expires_at)
 }
@@ -138,6 +144,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::Calendar => "the calendar excludes that time",
         SkipReason::Dependency => "a job that it depended on did not succeed",
         SkipReason::Backlog => "too many occurrences of the job were open (max_open)",
+        SkipReason::Requested => "a user asked to skip it",
     }
 }
 
@@ -150,6 +157,7 @@ pub fn word_of(reason: SkipReason) -> String {
         SkipReason::Calendar => "calendar",
         SkipReason::Dependency => "dependency",
         SkipReason::Backlog => "backlog",
+        SkipReason::Requested => "requested",
     };
     word.to_owned()
 }

@@ -2,10 +2,14 @@
 //! its fields. Contradictions are rejected here, naming the field; core checks the limits.
 
 use punctual_client::{
-    Growth, PriorityBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType, Seconds, Span, SubmitJob,
+    Growth, NotifyBody, PriorityBody, RecurrenceBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType,
+    Seconds, Span, SubmitJob,
 };
-use punctual_core::job::{DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, Settings};
-use punctual_core::recurrence::{IntervalError, RecurrenceError, RecurrenceSpec, Rule, seed};
+use punctual_core::job::{DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, ResultOverflow, Settings};
+use punctual_core::limits;
+use punctual_core::recurrence::{
+    IntervalError, Recurrence, RecurrenceError, RecurrenceSpec, Rule, UnionPart, seed,
+};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::Timestamp;
@@ -44,10 +48,7 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
         problems.extend(found);
         Schedule::Immediate
     });
-    let expiry = expiry(&job).unwrap_or_else(|problem| {
-        problems.push(problem);
-        None
-    });
+    let expiry = expiry(&job).map_err(|problem| problems.push(problem)).unwrap_or_default();
     let defaults = Settings::default();
     let retry_body = job.retry.unwrap_or_default();
     let fail_on = retry_body.fail_on.clone().unwrap_or_default();
@@ -77,6 +78,8 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
             concurrency_key: job.concurrency_key,
             depends_on: job.depends_on.unwrap_or_default(),
             tags: job.tags.unwrap_or_default(),
+            notify: job.notify.map(Into::into).unwrap_or_default(),
+            result_overflow: job.result_overflow.unwrap_or_default(),
         },
     };
     if problems.is_empty() {
@@ -102,6 +105,10 @@ pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, Vec<Inval
 
 /// The schedule as far as it can be told. What cannot is added to the problems.
 fn planned(job: &SubmitJob, basis: Basis<'_>, problems: &mut Vec<InvalidField>) -> Schedule {
+    let rule = match &job.schedules {
+        Some(parts) => Some(union(job, parts, basis, problems)),
+        None => rule(job, basis.now, basis.owner, basis.recurrence()),
+    };
     let mut missing = |field, kind: ScheduleType, or| {
         // Fields of another kind have been reported, and there is no point in asking for more.
         if problems.is_empty() {
@@ -110,7 +117,7 @@ fn planned(job: &SubmitJob, basis: Basis<'_>, problems: &mut Vec<InvalidField>) 
         }
         Schedule::Immediate
     };
-    match (job.schedule_type, rule(job, basis), job.execute_at, job.delay) {
+    match (job.schedule_type, rule, job.execute_at, job.delay) {
         (_, Some(rule), _, _) => recurring(job, rule, problems),
         (_, None, Some(at), _) => Schedule::OneTime { at },
         (_, None, None, Some(delay)) => Schedule::OneTime { at: basis.now.plus(delay.get()) },
@@ -124,13 +131,22 @@ fn planned(job: &SubmitJob, basis: Basis<'_>, problems: &mut Vec<InvalidField>) 
 
 /// The rule of a recurring job. A rule that the job already has keeps its state: the value of `H`, and the
 /// start of an interval without `start_at`.
-fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
-    let stored = basis.recurrence();
+fn rule(job: &SubmitJob, now: Timestamp, owner: &str, stored: Option<&RecurrenceSpec>) -> Option<Rule> {
+    if let (None, None, Some(text)) = (&job.cron_expression, &job.interval, &job.rrule) {
+        let kept = stored.and_then(|spec| match &spec.rule {
+            Rule::Rrule { rule, anchor, .. } if rule.eq_ignore_ascii_case(text.trim()) => {
+                Some(*anchor).filter(|_| spec.start_at.is_none())
+            }
+            _ => None,
+        });
+        let anchor = job.start_at.or(kept).unwrap_or(now);
+        return Some(Rule::Rrule { rule: text.clone(), anchor, last: None });
+    }
     match (&job.cron_expression, &job.interval) {
         (Some(pattern), _) => match stored.map(|spec| &spec.rule) {
             Some(kept @ Rule::Cron { pattern: same, .. }) if same == pattern => Some(kept.clone()),
             _ => {
-                let seed = seed(job.owner_id.as_deref().unwrap_or(basis.owner), &job.name);
+                let seed = seed(job.owner_id.as_deref().unwrap_or(owner), &job.name);
                 Some(Rule::Cron { pattern: pattern.clone(), seed })
             }
         },
@@ -142,11 +158,103 @@ fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
                 _ => None,
             });
             // Without `start_at`, the first run is one interval from now.
-            let anchor = job.start_at.or(kept).unwrap_or(basis.now);
+            let anchor = job.start_at.or(kept).unwrap_or(now);
             Some(Rule::Interval { every: every.clone(), anchor })
         }
         (None, None) => None,
     }
+}
+
+/// The union of several schedules. What is wrong with one of them is added to the problems, and the rest is checked as
+/// well. A schedule that the job already has keeps its state.
+fn union(
+    job: &SubmitJob,
+    parts: &[RecurrenceBody],
+    basis: Basis<'_>,
+    problems: &mut Vec<InvalidField>,
+) -> Rule {
+    let stored = match basis.recurrence().map(|spec| &spec.rule) {
+        Some(Rule::Union { parts }) => &parts[..],
+        _ => &[],
+    };
+    let mut valid = Vec::with_capacity(parts.len());
+    for (index, body) in parts.iter().take(limits::SCHEDULES_OF_JOB_MAX + 1).enumerate() {
+        let mut refuse = |field: &str, fix: String| {
+            problems.push(InvalidField::new(format!("schedules[{index}].{field}"), fix));
+        };
+        let rules = [&body.cron_expression, &body.interval, &body.rrule];
+        if rules.into_iter().flatten().count() != 1 {
+            refuse("cron_expression", "is needed, or interval or rrule: exactly one of them".to_owned());
+            continue;
+        }
+        let alone = SubmitJob {
+            name: job.name.clone(),
+            owner_id: job.owner_id.clone(),
+            cron_expression: body.cron_expression.clone(),
+            interval: body.interval.clone(),
+            rrule: body.rrule.clone(),
+            start_at: body.start_at,
+            ..SubmitJob::default()
+        };
+        let is_same = |part: &&UnionPart| match &part.spec.rule {
+            Rule::Cron { pattern, .. } => Some(pattern) == body.cron_expression.as_ref(),
+            Rule::Interval { every, .. } => Some(every) == body.interval.as_ref(),
+            Rule::Rrule { rule, .. } => {
+                body.rrule.as_ref().is_some_and(|text| rule.eq_ignore_ascii_case(text.trim()))
+            }
+            Rule::Union { .. } => false,
+        };
+        let kept = stored.iter().find(is_same).map(|part| &part.spec);
+        let Some(rule) = rule(&alone, basis.now, basis.owner, kept) else { continue };
+        // An interval or a rule begins at its anchor.
+        let start_at = body.start_at.filter(|_| body.cron_expression.is_some());
+        let zone = body.timezone.as_deref().or(job.timezone.as_deref()).unwrap_or("UTC");
+        let spec = RecurrenceSpec {
+            dst_gap: body.dst_gap,
+            dst_overlap: body.dst_overlap,
+            start_at,
+            end_at: body.end_at,
+            ..RecurrenceSpec::new(rule)
+        };
+        match Recurrence::new(spec.in_zone(zone)) {
+            Ok(recurrence) => {
+                valid.push(UnionPart { name: body.name.clone(), spec: recurrence.spec().clone() });
+            }
+            Err(error) => refuse(error.field(), fix_of(&error)),
+        }
+    }
+    if valid.is_empty() && !parts.is_empty() {
+        // The problems are known; this stands in for the schedules that have them.
+        return RecurrenceSpec::interval("1h", Timestamp::EPOCH).rule;
+    }
+    Rule::Union { parts: valid }
+}
+
+/// The schedules of a union, as they can be submitted.
+fn schedules_of(spec: &RecurrenceSpec) -> Option<Vec<RecurrenceBody>> {
+    let Rule::Union { parts } = &spec.rule else { return None };
+    let body = |UnionPart { name, spec: part }: &UnionPart| {
+        let body = RecurrenceBody {
+            name: name.clone(),
+            timezone: (part.zone != spec.zone).then(|| part.zone.clone()),
+            dst_gap: part.dst_gap,
+            dst_overlap: part.dst_overlap,
+            start_at: part.start_at,
+            end_at: part.end_at,
+            ..RecurrenceBody::default()
+        };
+        match &part.rule {
+            Rule::Cron { pattern, .. } => RecurrenceBody { cron_expression: Some(pattern.clone()), ..body },
+            Rule::Interval { every, anchor } => {
+                RecurrenceBody { interval: Some(every.clone()), start_at: Some(*anchor), ..body }
+            }
+            Rule::Rrule { rule, anchor, .. } => {
+                RecurrenceBody { rrule: Some(rule.clone()), start_at: Some(*anchor), ..body }
+            }
+            Rule::Union { .. } => body,
+        }
+    };
+    Some(parts.iter().map(body).collect())
 }
 
 fn expiry(job: &SubmitJob) -> Result<Option<Expiry>, InvalidField> {
@@ -164,12 +272,16 @@ fn expiry(job: &SubmitJob) -> Result<Option<Expiry>, InvalidField> {
 type ScheduleField = (&'static str, ScheduleType, fn(&SubmitJob) -> bool);
 
 /// The fields that say when a job runs, besides `schedule_type`.
-pub const SCHEDULE_FIELDS: [ScheduleField; 16] = [
+pub const SCHEDULE_FIELDS: [ScheduleField; 20] = [
     ("execute_at", ScheduleType::OneTime, |job| job.execute_at.is_some()),
     ("delay", ScheduleType::OneTime, |job| job.delay.is_some()),
     ("cron_expression", ScheduleType::Recurring, |job| job.cron_expression.is_some()),
     ("interval", ScheduleType::Recurring, |job| job.interval.is_some()),
+    ("rrule", ScheduleType::Recurring, |job| job.rrule.is_some()),
+    ("schedules", ScheduleType::Recurring, |job| job.schedules.is_some()),
     ("timezone", ScheduleType::Recurring, |job| job.timezone.is_some()),
+    ("calendars", ScheduleType::Recurring, |job| job.calendars.as_ref().is_some_and(|all| !all.is_empty())),
+    ("calendar", ScheduleType::Recurring, |job| job.calendar.as_ref().is_some_and(|all| !all.is_empty())),
     ("dst_gap", ScheduleType::Recurring, |job| job.dst_gap.is_some()),
     ("dst_overlap", ScheduleType::Recurring, |job| job.dst_overlap.is_some()),
     ("misfire_policy", ScheduleType::Recurring, |job| job.misfire_policy.is_some()),
@@ -212,11 +324,37 @@ fn contradictions(job: &SubmitJob) -> Vec<InvalidField> {
     if job.execute_at.is_some() && job.delay.is_some() {
         refuse("delay", "cannot be combined with execute_at: give one of the two");
     }
+    if job.calendar.is_some() && job.calendars.is_some() {
+        refuse("calendar", "is another spelling of calendars: give one of the two");
+    }
     if job.cron_expression.is_some() && job.interval.is_some() {
         refuse("interval", "cannot be combined with cron_expression: give one of the two");
     }
+    if job.rrule.is_some() && (job.cron_expression.is_some() || job.interval.is_some()) {
+        refuse("rrule", "cannot be combined with cron_expression or interval: give one of them");
+    }
+    if job.schedules.is_some() {
+        for (field, is_given) in [
+            ("cron_expression", job.cron_expression.is_some()),
+            ("interval", job.interval.is_some()),
+            ("rrule", job.rrule.is_some()),
+        ] {
+            if is_given {
+                refuse(field, "cannot be combined with schedules: add it to them");
+            }
+        }
+        for (field, is_given) in
+            [("dst_gap", job.dst_gap.is_some()), ("dst_overlap", job.dst_overlap.is_some())]
+        {
+            if is_given {
+                refuse(field, "belongs to one of the schedules: give it there");
+            }
+        }
+    }
     let rule = job.cron_expression.as_ref().map(|_| "cron_expression");
-    let (stray, fix) = match rule.or(job.interval.as_ref().map(|_| "interval")) {
+    let rule = rule.or(job.interval.as_ref().map(|_| "interval"));
+    let rule = rule.or(job.rrule.as_ref().map(|_| "rrule"));
+    let (stray, fix) = match rule.or(job.schedules.as_ref().map(|_| "schedules")) {
         Some(rule) => (
             ScheduleType::OneTime,
             format!("cannot be combined with {rule}: give start_at for the first run"),
@@ -291,7 +429,8 @@ fn recurring(job: &SubmitJob, rule: Rule, problems: &mut Vec<InvalidField>) -> S
         replay_per_minute: job.replay_rate.map(|rate| rate.per_minute),
     };
     let (max_runs, jitter_ms) = (job.max_runs, job.jitter.map_or(0, millis));
-    Recurring { max_runs, jitter_ms, misfire, ..recurring }.into()
+    let calendars = job.calendar_names().cloned().unwrap_or_default();
+    Recurring { max_runs, jitter_ms, misfire, calendars, ..recurring }.into()
 }
 
 /// What is wrong, to follow the field's name.
@@ -299,7 +438,9 @@ fn fix_of(error: &RecurrenceError) -> String {
     match error {
         RecurrenceError::Cron(error) => format!("is not a cron expression: {error}"),
         RecurrenceError::Interval(IntervalError { found, problem }) => format!("{found} {problem}"),
+        RecurrenceError::Rrule(error) => format!("is not a recurrence rule that is supported: {error}"),
         RecurrenceError::Zone(error) => format!("is not known: {error}"),
+        RecurrenceError::Parts(problem) => problem.clone(),
         other => other.to_string(),
     }
 }
@@ -370,6 +511,8 @@ pub fn as_submitted(spec: &JobSpec) -> SubmitJob {
         concurrency_key: settings.concurrency_key.clone(),
         depends_on: Some(settings.depends_on.clone()),
         tags: Some(settings.tags.clone()),
+        notify: NotifyBody::of(&settings.notify),
+        result_overflow: Some(settings.result_overflow).filter(|given| *given != ResultOverflow::default()),
         ..schedule_fields(&settings.schedule)
     }
 }
@@ -377,7 +520,13 @@ pub fn as_submitted(spec: &JobSpec) -> SubmitJob {
 /// A recurring schedule in plain English.
 pub fn in_words(schedule: &Schedule) -> Option<String> {
     match schedule {
-        Schedule::Recurring(recurring) => Some(recurring.recurrence.describe()),
+        Schedule::Recurring(recurring) => {
+            let mut words = recurring.recurrence.describe();
+            if !recurring.calendars.is_empty() {
+                words.push_str(&format!(", except as the calendar {} says", recurring.calendars.join(", ")));
+            }
+            Some(words)
+        }
         Schedule::Immediate | Schedule::OneTime { .. } => None,
     }
 }
@@ -396,9 +545,11 @@ fn schedule_fields(schedule: &Schedule) -> SubmitJob {
         Schedule::Recurring(recurring) => recurring,
     };
     let spec = recurring.recurrence.spec();
-    let (cron_expression, interval) = match &spec.rule {
-        Rule::Cron { pattern, .. } => (Some(pattern.clone()), None),
-        Rule::Interval { every, .. } => (None, Some(every.clone())),
+    let (cron_expression, interval, rrule) = match &spec.rule {
+        Rule::Cron { pattern, .. } => (Some(pattern.clone()), None, None),
+        Rule::Interval { every, .. } => (None, Some(every.clone()), None),
+        Rule::Rrule { rule, .. } => (None, None, Some(rule.clone())),
+        Rule::Union { .. } => (None, None, None),
     };
     let (dst_gap, dst_overlap) = recurring.recurrence.dst_choices();
     let misfire = &recurring.misfire;
@@ -406,6 +557,9 @@ fn schedule_fields(schedule: &Schedule) -> SubmitJob {
         schedule_type: Some(ScheduleType::Recurring),
         cron_expression,
         interval,
+        rrule,
+        schedules: schedules_of(spec),
+        calendars: Some(recurring.calendars.clone()).filter(|all| !all.is_empty()),
         timezone: Some(spec.zone.clone()),
         dst_gap,
         dst_overlap,
@@ -458,243 +612,4 @@ fn span(ms: u64) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use punctual_core::job::DEFAULT_OWNER;
-    use punctual_core::schedule::Overlap;
-
-    fn now() -> Timestamp {
-        "2026-11-15T08:30:00Z".parse().unwrap()
-    }
-
-    fn spec(json: &str) -> Result<JobSpec, Vec<InvalidField>> {
-        job_spec(serde_json::from_str(json).unwrap(), Basis::new(now(), DEFAULT_OWNER))
-    }
-
-    fn schedule_of(json: &str) -> Schedule {
-        spec(json).unwrap().settings.schedule
-    }
-
-    fn refused(json: &str) -> Vec<String> {
-        spec(json).unwrap_err().into_iter().map(|problem| problem.to_string()).collect()
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_name_is_enough() {
-        assert_eq!(spec(r#"{"name":"report"}"#), Ok(JobSpec::named("report")));
-    }
-
-    #[test]
-    fn the_schedule_type_follows_from_the_fields() {
-        assert_eq!(
-            schedule_of(r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z"}"#),
-            Schedule::OneTime { at: at("2026-11-15T09:00:00Z") }
-        );
-        assert_eq!(
-            schedule_of(r#"{"name":"x","delay":"5m"}"#),
-            Schedule::OneTime { at: at("2026-11-15T08:35:00Z") }
-        );
-        assert_eq!(
-            schedule_of(r#"{"name":"x","interval":"PT1H"}"#),
-            Recurring::new(RecurrenceSpec::interval("PT1H", now())).unwrap().into()
-        );
-    }
-
-    fn next_of(json: &str) -> Option<Timestamp> {
-        match schedule_of(json) {
-            Schedule::Recurring(recurring) => recurring.recurrence.next_time_after(now()),
-            other => panic!("not recurring: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn an_interval_begins_one_interval_from_now_or_in_the_rhythm_of_its_start() {
-        assert_eq!(next_of(r#"{"name":"x","interval":"1h"}"#), Some(at("2026-11-15T09:30:00Z")));
-        let past = r#"{"name":"x","interval":"1h","start_at":"2025-01-01T00:10:00Z"}"#;
-        assert_eq!(next_of(past), Some(at("2026-11-15T09:10:00Z")));
-        let months = r#"{"name":"x","interval":"monthly","timezone":"Europe/Berlin"}"#;
-        assert_eq!(next_of(months), Some(at("2026-12-15T08:30:00Z")));
-    }
-
-    #[test]
-    fn a_hash_in_a_cron_expression_depends_on_owner_and_name() {
-        let next = |owner: &str, name: &str| {
-            next_of(&format!(r#"{{"name":"{name}","owner_id":"{owner}","cron_expression":"H H * * *"}}"#))
-        };
-        assert_eq!(next("ann", "a"), next("ann", "a"));
-        assert_ne!(next("ann", "a"), next("ann", "b"));
-        assert_ne!(next("ann", "a"), next("ben", "a"));
-    }
-
-    #[test]
-    fn the_answer_to_missed_runs_is_taken_over() {
-        let json = r#"{"name":"x","cron_expression":"@daily","misfire_policy":"RUN_ALL","misfire_grace":"5m",
-            "misfire_limit":9,"max_lateness":"1d","replay_rate":"2/s","jitter":"30s"}"#;
-        let Schedule::Recurring(recurring) = schedule_of(json) else { panic!("not recurring") };
-        let misfire = Misfire {
-            policy: MisfirePolicy::RunAll,
-            grace_ms: 300_000,
-            limit: Some(9),
-            max_lateness_ms: Some(86_400_000),
-            replay_per_minute: Some(120),
-        };
-        assert_eq!((recurring.misfire, recurring.jitter_ms), (misfire, 30_000));
-    }
-
-    #[test]
-    fn contradictions_name_the_field_in_the_way() {
-        for (json, problem) in [
-            (
-                r#"{"name":"x","schedule_type":"IMMEDIATE","execute_at":"2026-11-15T09:00:00Z"}"#,
-                "execute_at belongs to schedule_type ONE_TIME, not IMMEDIATE: leave out one of the two",
-            ),
-            (
-                r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z","delay":"5m"}"#,
-                "delay cannot be combined with execute_at: give one of the two",
-            ),
-            (
-                r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z","interval":"5m"}"#,
-                "execute_at cannot be combined with interval: give start_at for the first run",
-            ),
-            (
-                r#"{"name":"x","max_runs":3}"#,
-                "max_runs only applies to recurring jobs: give cron_expression or interval, too",
-            ),
-            (
-                r#"{"name":"x","cron_expression":"@daily","interval":"1h"}"#,
-                "interval cannot be combined with cron_expression: give one of the two",
-            ),
-            (
-                r#"{"name":"x","cron_expression":"@daily","misfire_limit":3}"#,
-                "misfire_limit only applies to misfire_policy RUN_ALL",
-            ),
-            (
-                r#"{"name":"x","cron_expression":"@daily","overlap_policy":"REPLACE","overlap_limit":3}"#,
-                "overlap_limit only applies to overlap_policy QUEUE",
-            ),
-            (
-                r#"{"name":"x","max_open":3}"#,
-                "max_open only applies to recurring jobs: give cron_expression or interval, too",
-            ),
-            (
-                r#"{"name":"x","expires_at":"2026-11-15T09:00:00Z","expires_after":"1h"}"#,
-                "expires_after cannot be combined with expires_at: give one of the two",
-            ),
-            (
-                r#"{"name":"x","cron_expression":"0 25 * * *"}"#,
-                "cron_expression is not a cron expression: hour 25 is out of range, use 0–23 (column 3)",
-            ),
-            (
-                r#"{"name":"x","cron_expression":"@daily","timezone":"Europe/Berlim"}"#,
-                "timezone is not known: unknown time zone Europe/Berlim, did you mean Europe/Berlin?",
-            ),
-            (
-                r#"{"name":"x","schedule_type":"ONE_TIME"}"#,
-                "execute_at is needed for schedule_type ONE_TIME (or give delay)",
-            ),
-            (
-                r#"{"name":"x","schedule_type":"RECURRING"}"#,
-                "cron_expression is needed for schedule_type RECURRING (or give interval)",
-            ),
-            (
-                r#"{"name":"x","retry":{"strategy":"fixed","max_delay":"1h"}}"#,
-                "retry.max_delay only applies to retry.strategy exponential",
-            ),
-        ] {
-            assert_eq!(refused(json), [problem], "{json}");
-        }
-    }
-
-    #[test]
-    fn what_controls_a_job_is_taken_over() {
-        let json = r#"{"name":"x","interval":"1h","overlap_policy":"QUEUE","overlap_limit":3,"max_open":50,
-            "expires_after":"5m","unique_key":"u","idempotency_key":"i",
-            "retry":{"fail_on":["TIMED_OUT","no such file"],"timeout_growth":1.5}}"#;
-        let settings = spec(json).unwrap().settings;
-        assert_eq!(settings.overlap(), Overlap { policy: OverlapPolicy::Queue, limit: 3, max_open: 50 });
-        assert_eq!(settings.expiry, Some(Expiry::AfterMs(300_000)));
-        assert_eq!(
-            (settings.unique_key.as_deref(), settings.idempotency_key.as_deref()),
-            (Some("u"), Some("i"))
-        );
-        assert_eq!(settings.fail_on, ["TIMED_OUT", "no such file"]);
-        assert_eq!((settings.timeout_growth_pct, settings.retry), (150, RetryPolicy::default()));
-    }
-
-    #[test]
-    fn the_rhythm_of_an_unchanged_rule_goes_on() {
-        let hour = r#"{"name":"x","interval":"1h"}"#;
-        let stored = schedule_of(hour);
-        let later = now().plus(std::time::Duration::from_secs(600));
-        let basis = Basis { stored: Some(&stored), ..Basis::new(later, DEFAULT_OWNER) };
-        let again = |json: &str| schedule(&serde_json::from_str(json).unwrap(), basis).unwrap();
-        assert_eq!(again(hour), stored);
-        let anchor = |schedule: &Schedule| match schedule {
-            Schedule::Recurring(recurring) => match recurring.recurrence.spec().rule {
-                Rule::Interval { anchor, .. } => anchor,
-                Rule::Cron { .. } => panic!("a cron rule"),
-            },
-            other => panic!("not recurring: {other:?}"),
-        };
-        assert_eq!(anchor(&again(r#"{"name":"x","interval":"1h","jitter":"5s"}"#)), now());
-        assert_eq!(anchor(&again(r#"{"name":"x","interval":"2h"}"#)), later);
-
-        let hashed = r#"{"name":"x","cron_expression":"H H * * *"}"#;
-        let stored = schedule_of(hashed);
-        let renamed: SubmitJob = serde_json::from_str(&hashed.replace("\"x\"", "\"y\"")).unwrap();
-        let basis = Basis { stored: Some(&stored), ..basis };
-        assert_eq!(schedule(&renamed, basis), Ok(stored.clone()));
-        assert_ne!(schedule(&renamed, Basis::new(later, DEFAULT_OWNER)), Ok(stored));
-    }
-
-    #[test]
-    fn everything_wrong_is_told_at_once() {
-        // The engine checks the bounds of a job without contradictions.
-        let problems = |json: &str| spec(json).and_then(|spec| spec.check()).unwrap_err();
-        for (json, wrong) in [
-            (
-                r#""cron_expression":"99 * * * *","timezone":"X","jitter":"9d""#,
-                "timezone cron_expression jitter",
-            ),
-            (
-                r#""interval":"1h","max_runs":0,"jitter":"9d","misfire_grace":"2d""#,
-                "max_runs jitter misfire_grace",
-            ),
-            (
-                r#""interval":"1h","misfire_limit":3,"replay_rate":5,"timezone":"X""#,
-                "misfire_limit replay_rate timezone",
-            ),
-            (r#""max_runs":3,"timezone":"UTC","timeout_secs":0"#, "timezone max_runs timeout_secs"),
-            (r#""schedule_type":"IMMEDIATE","delay":"1m","interval":"1h""#, "delay interval"),
-            (
-                r#""retry":{"strategy":"fixed","max_delay":"1h","steps":["1m"]}"#,
-                "retry.max_delay retry.steps",
-            ),
-        ] {
-            let problems = problems(&format!(r#"{{"name":"x",{json}}}"#)).into_iter();
-            let found: Vec<String> = problems.map(|problem| problem.field).collect();
-            assert_eq!(found.join(" "), wrong, "{json}");
-        }
-        let problems = refused(r#"{"name":"","schedule_type":"ONE_TIME","max_retries":5000,"job_type":"x"}"#);
-        assert_eq!(problems.len(), 3, "{problems:?}");
-    }
-
-    #[test]
-    fn retries_take_their_defaults() {
-        let retry = |json: &str| spec(&format!(r#"{{"name":"x","retry":{json}}}"#)).unwrap().settings.retry;
-        assert_eq!(retry("{}"), RetryPolicy::default());
-        assert_eq!(retry(r#"{"strategy":"fixed","delay":"5s"}"#), RetryPolicy::Fixed { delay_ms: 5_000 });
-        assert_eq!(
-            retry(r#"{"steps":["1m","5m"]}"#),
-            RetryPolicy::Ladder { steps_ms: vec![60_000, 300_000] }
-        );
-        assert_eq!(
-            retry(r#"{"delay":"2h"}"#),
-            RetryPolicy::Exponential { delay_ms: 7_200_000, max_delay_ms: 7_200_000 }
-        );
-    }
-}
+mod tests;

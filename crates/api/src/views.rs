@@ -6,11 +6,12 @@ use punctual_client::{
     OccurrencePreview, PreviewBody, ProgressBody, QueueBody, SkipRangeBody, SubmitJob, SubmittedBody,
     WorkerBody, WorkerSessionBody, WorkerState,
 };
+use punctual_core::calendar::{NamedCalendars, excluded_by};
 use punctual_core::documents::check_document;
 use punctual_core::gates::{Gate, Gates};
-use punctual_core::ids::JobId;
+use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::notes::{Noted, Progress};
-use punctual_core::occurrence::{Finished, Live, LiveState};
+use punctual_core::occurrence::{Finished, Live, LiveState, RunInput};
 use punctual_core::ports::{
     DeadLetter, Depth, ExecutionView, JobView, ListedExecution, QueueRow, SessionRow,
 };
@@ -71,7 +72,7 @@ pub fn job(view: JobView) -> JobBody {
 pub fn interval_anchor(schedule: &Schedule) -> Option<Timestamp> {
     let Schedule::Recurring(recurring) = schedule else { return None };
     match (&recurring.recurrence.spec().rule, recurring.recurrence.spec().start_at) {
-        (Rule::Interval { anchor, .. }, None) => Some(*anchor),
+        (Rule::Interval { anchor, .. } | Rule::Rrule { anchor, .. }, None) => Some(*anchor),
         _ => None,
     }
 }
@@ -93,20 +94,43 @@ pub fn waits_for_retry(live: &Live) -> bool {
 }
 
 /// A recurring schedule in words, and these occurrences of it. Their delays by jitter are known only for a job.
-pub fn preview(recurring: &Recurring, fires: Vec<PreviewedFire>, job: Option<JobId>) -> PreviewBody {
+pub fn preview(
+    recurring: &Recurring,
+    fires: Vec<PreviewedFire>,
+    job: Option<JobId>,
+    calendars: &NamedCalendars,
+) -> PreviewBody {
     let recurrence = &recurring.recurrence;
-    let occurrences = fires.into_iter().map(|fire| OccurrencePreview {
-        scheduled_time: fire.at,
-        local_time: fire.local,
-        dst: fire.dst,
-        due_at: job.map(|job| recurring.due_at(job, fire.at)).filter(|due_at| *due_at != fire.at),
-    });
+    // Each of several schedules has its own choices, and the description names them.
+    let follows_clocks = recurrence.follows_clocks() && recurrence.parts().next().is_none();
     PreviewBody {
         description: recurring.describe(),
-        dst_gap: recurrence.follows_clocks().then(|| recurrence.dst_gap()),
-        dst_overlap: recurrence.follows_clocks().then(|| recurrence.dst_overlap()),
-        occurrences: occurrences.collect(),
+        dst_gap: follows_clocks.then(|| recurrence.dst_gap()),
+        dst_overlap: follows_clocks.then(|| recurrence.dst_overlap()),
+        occurrences: occurrences(recurring, fires, job, calendars),
     }
+}
+
+/// One occurrence, without what calendars say about it.
+pub fn occurrence(fire: PreviewedFire, due_at: Option<Timestamp>) -> OccurrencePreview {
+    let PreviewedFire { at: scheduled_time, local: local_time, dst, schedule } = fire;
+    OccurrencePreview { scheduled_time, local_time, dst, due_at, excluded_by: None, schedule }
+}
+
+/// Occurrences of a schedule, with the calendars that exclude them.
+pub fn occurrences(
+    recurring: &Recurring,
+    fires: Vec<PreviewedFire>,
+    job: Option<JobId>,
+    calendars: &NamedCalendars,
+) -> Vec<OccurrencePreview> {
+    let shown = |fire: PreviewedFire| {
+        let at = fire.at;
+        let due_at = job.map(|job| recurring.due_at(job, at)).filter(|due_at| *due_at != at);
+        let excluded_by = excluded_by(calendars, at).map(str::to_owned);
+        OccurrencePreview { excluded_by, ..occurrence(fire, due_at) }
+    };
+    fires.into_iter().map(shown).collect()
 }
 
 pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
@@ -132,6 +156,10 @@ pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
         completed_at: None,
         error_message: None,
         result: None,
+        payload: own_payload(live.input.as_deref()),
+        repeats: repeats(live.id, live.input.as_deref()),
+        moved: live.input.as_ref().is_some_and(|input| input.moved),
+        chosen_by_handler: live.input.as_ref().is_some_and(|input| input.chosen),
         progress: None,
         checkpoint_bytes: None,
         checkpoint: None,
@@ -140,6 +168,14 @@ pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
         queue: None,
         max_retries: None,
     }
+}
+
+fn own_payload(input: Option<&RunInput>) -> Option<Box<RawValue>> {
+    input.and_then(|input| input.payload.clone()).and_then(raw_json)
+}
+
+fn repeats(id: OccurrenceId, input: Option<&RunInput>) -> Option<OccurrenceId> {
+    input.and_then(|input| input.repeats).map(|number| id.job.occurrence(number))
 }
 
 pub fn finished(finished: Finished) -> ExecutionBody {
@@ -161,6 +197,10 @@ pub fn finished(finished: Finished) -> ExecutionBody {
         completed_at: Some(finished.completed_at),
         error_message: finished.error,
         result: finished.result.and_then(raw_json),
+        payload: own_payload(finished.input.as_deref()),
+        repeats: repeats(finished.id.occurrence, finished.input.as_deref()),
+        moved: finished.input.as_ref().is_some_and(|input| input.moved),
+        chosen_by_handler: finished.input.as_ref().is_some_and(|input| input.chosen),
         progress: None,
         checkpoint_bytes: None,
         checkpoint: None,

@@ -13,7 +13,7 @@ use punctual_config::{Flags, SizeMax, Surroundings};
 use punctual_core::access::Role;
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::ports::{Executor, Host, Token};
-use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig, Quota};
+use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig, Quota, SeriesConfig};
 use punctual_node::store::{self, OpenStore, StoreArgs};
 use punctual_node::{coordination, serve};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
@@ -120,7 +120,8 @@ async fn participation(open: &OpenStore, host: &Host) -> anyhow::Result<Option<C
 }
 
 fn engine_config(keep: Option<Span>) -> EngineConfig {
-    let usual = EngineConfig::default();
+    // As on a server: its cost is part of what is measured.
+    let usual = EngineConfig { series: Some(SeriesConfig::default()), ..EngineConfig::default() };
     let Some(keep) = keep.map(Span::get) else { return usual };
     EngineConfig {
         jobs_kept: Some(keep),

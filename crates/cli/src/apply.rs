@@ -1,10 +1,11 @@
-//! `punctual apply`: creates, updates and deletes jobs so that they are as files describe them.
+//! `punctual apply`: creates, updates and deletes jobs so that they are as files describe them, and creates and
+//! updates channels, rules and silences.
 
 use crate::job::job_file;
-use crate::manifest::ManifestJob;
-use crate::plan::{self, ParentIds, Plan, PlanArgs, PlannedAction, PlannedJob};
+use crate::manifest::{Manifest, ManifestJob, ManifestNotification, NotificationBody, NotificationType};
+use crate::plan::{self, ParentIds, Plan, PlanArgs, PlannedAction, PlannedJob, PlannedNotification};
 use indicatif::{ProgressBar, ProgressStyle};
-use punctual_client::{Client, Problem};
+use punctual_client::{Client, MeBody, Problem};
 use punctual_config::exit::Exit;
 use punctual_config::hints;
 use punctual_config::output::{OutputArgs, one_line, print_text, tell};
@@ -24,8 +25,20 @@ pub struct ApplyArgs {
 /// What was done.
 #[derive(Serialize)]
 struct ApplyReport {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notifications: Vec<AppliedNotification>,
     jobs: Vec<AppliedJob>,
     summary: ApplySummary,
+}
+
+/// What was done with a channel, rule or silence, or why it was not.
+#[derive(Serialize)]
+struct AppliedNotification {
+    kind: NotificationType,
+    name: String,
+    action: PlannedAction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Problem>,
 }
 
 /// What was done with one job, or why it was not.
@@ -52,25 +65,36 @@ pub async fn run(ApplyArgs { plan: args }: ApplyArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let me = client.me().await?;
     let manifest = args.files.read(&me.owner_id)?;
-    let plan = match plan::computed(&client, &me, &manifest, args.prune).await? {
+    carry_out(&client, &me, &manifest, args.prune, args.output).await
+}
+
+/// Makes the server agree with the jobs of files.
+pub async fn carry_out(
+    client: &Client,
+    me: &MeBody,
+    manifest: &Manifest,
+    prune: bool,
+    output: OutputArgs,
+) -> anyhow::Result<Exit> {
+    let plan = match plan::computed(client, me, manifest, prune).await? {
         Ok(plan) => plan,
         Err(failures) => return Ok(plan::refused(&failures)),
     };
-    if args.output.is_table() {
+    if output.is_table() {
         print_text(&plan::told(&plan))?;
     }
     let mut application = Application {
-        client: &client,
+        client,
         jobs: manifest.jobs.iter().map(|job| ((job.owner.as_str(), job.name.as_str()), job)).collect(),
-        parents: ParentIds::of(&manifest)?,
-        output: args.output,
+        parents: ParentIds::of(manifest)?,
+        output,
         bar: progress(&plan),
         exit: Exit::Done,
     };
-    let report = application.all(&plan).await?;
+    let report = application.all(&plan, &manifest.notifications).await?;
     application.bar.finish_and_clear();
-    if plan.has_changes() || !args.output.is_table() {
-        args.output.print(&report, |report| report.summary.told())?;
+    if plan.has_changes() || !output.is_table() {
+        output.print(&report, |report| report.summary.told())?;
     }
     Ok(application.exit)
 }
@@ -87,9 +111,18 @@ struct Application<'a> {
 }
 
 impl Application<'_> {
-    async fn all(&mut self, plan: &Plan) -> anyhow::Result<ApplyReport> {
-        let mut report =
-            ApplyReport { jobs: Vec::with_capacity(plan.jobs.len()), summary: Default::default() };
+    async fn all(&mut self, plan: &Plan, listed: &[ManifestNotification]) -> anyhow::Result<ApplyReport> {
+        let mut report = ApplyReport {
+            notifications: vec![],
+            jobs: Vec::with_capacity(plan.jobs.len()),
+            summary: Default::default(),
+        };
+        // Jobs name channels, so these come first.
+        for (planned, one) in plan.notifications.iter().zip(listed) {
+            let applied = self.notification(planned, one).await?;
+            report.summary.count(applied.error.is_some(), applied.action);
+            report.notifications.push(applied);
+        }
         for planned in &plan.jobs {
             // A job that was renamed would be lost if its new name was refused.
             let applied = match planned.action {
@@ -109,13 +142,44 @@ impl Application<'_> {
                     self.failed(planned, problem, exit)
                 }
             };
-            report.summary.count(&applied);
+            report.summary.count(applied.error.is_some(), applied.action);
             report.jobs.push(applied);
             if planned.action != PlannedAction::None {
                 self.bar.inc(1);
             }
         }
         Ok(report)
+    }
+
+    async fn notification(
+        &mut self,
+        planned: &PlannedNotification,
+        one: &ManifestNotification,
+    ) -> anyhow::Result<AppliedNotification> {
+        let name = format!("{} {}", planned.kind.word(), planned.name);
+        let mut error = None;
+        if planned.action != PlannedAction::None {
+            self.bar.inc(1);
+            let set = match &one.body {
+                NotificationBody::Channel(channel) => {
+                    self.client.set_channel(&one.name, channel).await.map(drop)
+                }
+                NotificationBody::Rule(rule) => {
+                    self.client.set_notification_rule(&one.name, rule).await.map(drop)
+                }
+                NotificationBody::Silence(silence) => self.client.add_silence(silence).await.map(drop),
+            };
+            match set {
+                Ok(()) => self.tell_done(planned.action, &name, None)?,
+                Err(refused) => {
+                    let (problem, exit) = job_file::refusal(refused.into())?;
+                    self.tell_failed(&name, &problem, exit);
+                    error = Some(problem);
+                }
+            }
+        }
+        let PlannedNotification { kind, name, action, .. } = planned;
+        Ok(AppliedNotification { kind: *kind, name: name.clone(), action: *action, error })
     }
 
     async fn one(&mut self, planned: &PlannedJob) -> anyhow::Result<AppliedJob> {
@@ -152,13 +216,13 @@ impl Application<'_> {
                 }
             }
         }
-        self.tell_done(action, planned, job_id)?;
+        self.tell_done(action, &planned.name, job_id)?;
         let PlannedJob { owner_id, name, .. } = planned;
         Ok(AppliedJob { owner_id: owner_id.clone(), name: name.clone(), action, job_id, error: None })
     }
 
-    /// A line about a job that has changed.
-    fn tell_done(&self, action: PlannedAction, job: &PlannedJob, id: Option<JobId>) -> anyhow::Result<()> {
+    /// A line about something that has changed.
+    fn tell_done(&self, action: PlannedAction, name: &str, id: Option<JobId>) -> anyhow::Result<()> {
         let done = match action {
             PlannedAction::Create => "created",
             PlannedAction::Update => "updated",
@@ -169,17 +233,11 @@ impl Application<'_> {
             return Ok(());
         }
         let id = id.map_or_else(String::new, |id| format!(" ({id})"));
-        self.bar.suspend(|| print_text(&format!("{done} {}{id}", one_line(&job.name))))
+        self.bar.suspend(|| print_text(&format!("{done} {}{id}", one_line(name))))
     }
 
     fn failed(&mut self, planned: &PlannedJob, problem: Problem, exit: Exit) -> AppliedJob {
-        self.bar.suspend(|| {
-            let name = one_line(&planned.name);
-            tell(&format!("error: {name}: {problem}{}", hints::lines(&problem.advice)));
-        });
-        if self.exit == Exit::Done {
-            self.exit = exit;
-        }
+        self.tell_failed(&planned.name, &problem, exit);
         AppliedJob {
             owner_id: planned.owner_id.clone(),
             name: planned.name.clone(),
@@ -188,11 +246,21 @@ impl Application<'_> {
             error: Some(problem),
         }
     }
+
+    fn tell_failed(&mut self, name: &str, problem: &Problem, exit: Exit) {
+        self.bar.suspend(|| {
+            let name = one_line(name);
+            tell(&format!("error: {name}: {problem}{}", hints::lines(&problem.advice)));
+        });
+        if self.exit == Exit::Done {
+            self.exit = exit;
+        }
+    }
 }
 
 impl ApplySummary {
-    fn count(&mut self, job: &AppliedJob) {
-        let counter = match (job.error.is_some(), job.action) {
+    fn count(&mut self, is_failed: bool, action: PlannedAction) {
+        let counter = match (is_failed, action) {
             (true, _) => &mut self.failed,
             (false, PlannedAction::Create) => &mut self.created,
             (false, PlannedAction::Update) => &mut self.updated,
@@ -211,7 +279,7 @@ impl ApplySummary {
 
 /// A bar on stderr for many changes; invisible where stderr is not a terminal.
 fn progress(plan: &Plan) -> ProgressBar {
-    let changes = plan.jobs.len() - plan.summary.unchanged;
+    let changes = plan.changes();
     if changes < BAR_CHANGES_MIN {
         return ProgressBar::hidden();
     }

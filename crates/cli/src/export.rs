@@ -1,9 +1,10 @@
-//! `punctual export`: jobs as a file that `punctual apply` reads.
+//! `punctual export`: jobs, channels, rules and silences as a file that `punctual apply` reads.
 
+use crate::import;
 use crate::job::list;
-use crate::manifest::{LABEL, RawObject, submittable, substitution};
+use crate::manifest::{LABEL, RawObject, fields_of, submittable, substitution};
 use punctual_client::schema::{WireObject, names_of};
-use punctual_client::{Client, JobBody, JobFilter, MeBody, RetryBody, ScheduleType, SubmitJob};
+use punctual_client::{Client, ClientError, JobBody, JobFilter, MeBody, RetryBody, ScheduleType, SubmitJob};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
@@ -49,18 +50,33 @@ pub struct ExportArgs {
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum FileFormat {
+pub enum FileFormat {
     #[default]
     Yaml,
     Json,
 }
 
-/// A file of jobs.
-#[derive(Serialize)]
-struct ExportedFile {
+impl From<FileFormat> for Format {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Yaml => Format::Yaml,
+            FileFormat::Json => Format::Json,
+        }
+    }
+}
+
+/// A file for `punctual apply`.
+#[derive(Default, Serialize)]
+pub struct ExportedFile {
     #[serde(skip_serializing_if = "Option::is_none")]
-    managed_by: Option<String>,
-    jobs: Vec<RawObject>,
+    pub managed_by: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<RawObject>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RawObject>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub silences: Vec<RawObject>,
+    pub jobs: Vec<RawObject>,
 }
 
 pub async fn run(args: ExportArgs) -> anyhow::Result<Exit> {
@@ -82,12 +98,12 @@ pub async fn run(args: ExportArgs) -> anyhow::Result<Exit> {
             "note: {paused} of the jobs are paused, which a file cannot say: applied anew they are active"
         ));
     }
-    let file = exported(&jobs, &me)?;
-    let format = match args.format {
-        FileFormat::Yaml => Format::Yaml,
-        FileFormat::Json => Format::Json,
-    };
-    OutputArgs { format }.print(&file, |_| String::new())?;
+    let mut file = exported(&jobs, &me)?;
+    let may_read = me.permissions.iter().any(|permission| permission == Permission::NotificationsRead.word());
+    if may_read && !args.is_filtered() {
+        add_notifications(&client, &mut file).await?;
+    }
+    OutputArgs::from(Format::from(args.format)).print(&file, |_| String::new())?;
     Ok(Exit::Done)
 }
 
@@ -149,12 +165,71 @@ fn exported(jobs: &[JobBody], me: &MeBody) -> anyhow::Result<ExportedFile> {
         });
         fields.set_to("depends_on", &parents.collect::<Vec<_>>())?;
         defaults.leave_out(&mut fields, job, &me.owner_id)?;
-        for (_, value) in fields.iter_mut() {
-            *value = substitution::escaped(value).map_err(anyhow::Error::msg)?;
-        }
-        written.push(in_order(fields));
+        written.push(in_order(escaped(fields)?));
     }
-    Ok(ExportedFile { managed_by, jobs: written })
+    Ok(ExportedFile { managed_by, jobs: written, ..ExportedFile::default() })
+}
+
+impl ExportArgs {
+    /// Whether only some jobs are asked for. Channels, rules and silences belong to all of them.
+    fn is_filtered(&self) -> bool {
+        let texts = [&self.queue, &self.name, &self.job_type, &self.owner];
+        !self.tags.is_empty()
+            || texts.iter().any(|text| text.is_some())
+            || self.schedule_type.is_some()
+            || self.status.is_some()
+    }
+}
+
+/// Adds channels without their secret values, rules, and silences that have not ended.
+async fn add_notifications(client: &Client, file: &mut ExportedFile) -> anyhow::Result<()> {
+    for channel in client.channels().await?.items.iter().filter(|channel| !channel.configured) {
+        let mut fields = fields_of::stored_channel(channel);
+        for field in &channel.hidden {
+            fields.remove(field);
+            tell(&format!(
+                "note: {field} of the channel {} is encrypted and not exported: store it with `punctual secret set \
+                 NAME`, and write {field}: {{$secret: NAME}} to apply the file elsewhere",
+                channel.name
+            ));
+        }
+        file.channels.push(named(&channel.name, fields)?);
+    }
+    let listed = async { Ok((client.notification_rules().await?.items, client.silences().await?.items)) };
+    let (rules, silences) = match listed.await {
+        Ok(listed) => listed,
+        // Tokens that are limited to some jobs cannot read them.
+        Err(ClientError::Refused(problem)) if problem.status == 403 => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for rule in &rules {
+        file.rules.push(named(&rule.name, fields_of::stored_rule(rule))?);
+    }
+    for silence in silences.iter().filter(|silence| silence.ends_at > import::now()) {
+        file.silences.push(literal(fields_of::stored_silence(silence))?);
+    }
+    Ok(())
+}
+
+fn named(name: &str, fields: Map<String, Value>) -> anyhow::Result<RawObject> {
+    let mut named = RawObject::default();
+    named.set_to("name", name)?;
+    for (name, value) in fields {
+        named.set_to(&name, &value)?;
+    }
+    escaped(named)
+}
+
+/// The fields, with texts that `apply` takes literally.
+fn literal(fields: Map<String, Value>) -> anyhow::Result<RawObject> {
+    escaped(serde_json::from_str(&serde_json::to_string(&fields)?)?)
+}
+
+fn escaped(mut fields: RawObject) -> anyhow::Result<RawObject> {
+    for (_, value) in fields.iter_mut() {
+        *value = substitution::escaped(value).map_err(anyhow::Error::msg)?;
+    }
+    Ok(fields)
 }
 
 /// The label of all jobs, if each has it and no other.
@@ -215,7 +290,7 @@ fn schema_defaults<T: WireObject>() -> Map<String, Value> {
 }
 
 /// The fields in the order of the documentation, the payload last.
-fn in_order(mut fields: RawObject) -> RawObject {
+pub fn in_order(mut fields: RawObject) -> RawObject {
     let mut ordered = RawObject::default();
     let payload = fields.remove("payload");
     for name in names_of::<SubmitJob>() {

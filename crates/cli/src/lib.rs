@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod calendar;
 pub mod clock;
 pub mod context;
 pub mod demo;
@@ -10,12 +11,20 @@ pub mod executions;
 pub mod export;
 pub mod flag_names;
 mod grant;
+pub mod import;
 pub mod job;
 pub mod job_schema;
+pub mod job_type;
+mod json_path;
+mod list_args;
 pub mod login;
+pub mod logs;
 mod manifest;
 pub mod nodes;
+pub mod notifications;
+pub mod operations;
 mod pages;
+pub mod pause;
 pub mod plan;
 pub mod queue;
 mod reconnect;

@@ -30,6 +30,11 @@ fn nodes_table(page: &Page<NodeBody>) -> String {
             node.version.clone(),
             format!("{} {}", node.store, node.schema_version),
             if node.coordination.is_empty() { "-".to_owned() } else { node.coordination.clone() },
+            match (node.ready_queue.is_empty(), node.ready_queue_connected) {
+                (true, _) => "-".to_owned(),
+                (false, true) => node.ready_queue.clone(),
+                (false, false) => format!("{} (down)", node.ready_queue),
+            },
             node.tzdb_version.clone(),
             format!("{} ms", node.clock_offset_ms),
             time_to_millis(node.started_at),
@@ -44,6 +49,7 @@ fn nodes_table(page: &Page<NodeBody>) -> String {
         "VERSION",
         "STORE",
         "COORDINATION",
+        "READY QUEUE",
         "TZDB",
         "CLOCK OFFSET",
         "STARTED",
@@ -82,10 +88,13 @@ mod tests {
             answering: true,
             others_unknown: false,
             coordination: "store".to_owned(),
+            ready_queue: "redis".to_owned(),
+            ready_queue_connected: false,
             warnings: vec!["its clock is wrong".to_owned()],
         };
         let text = nodes_table(&Page { items: vec![node], next_cursor: None });
         assert!(text.contains("LEADER") && text.contains("22") && text.contains("45000 ms"), "{text}");
+        assert!(text.contains("redis (down)"), "{text}");
         assert!(text.ends_with("\ndb-7: its clock is wrong"), "{text}");
     }
 }

@@ -1,15 +1,15 @@
 //! `punctual queue`: shows queues and their limits, changes the limits, and pauses and resumes queues.
 
+use crate::list_args::ListArgs;
 use clap::Subcommand;
-use punctual_client::{
-    Client, ClientError, JobFilter, Page, ParseStartRateError, QueueBody, SetQueue, StartRate,
-};
+use punctual_client::{Client, ClientError, JobFilter, Page, ParseStartRateError, QueueBody, StartRate};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, one_line, optional_time, shortened, table, tell};
 use punctual_config::suggest::did_you_mean;
 use punctual_core::limits;
+use serde_json::{Map, Value, json};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -25,14 +25,6 @@ pub enum QueueCommand {
     Pause(QueueArgs),
     /// Resume paused queues: everything that waited runs, late
     Resume(QueueArgs),
-}
-
-#[derive(clap::Args)]
-pub struct ListArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 #[derive(clap::Args)]
@@ -116,17 +108,26 @@ fn weight(text: &str) -> Result<(String, u32), String> {
 }
 
 impl SettingArgs {
-    /// These settings, with the values of the arguments.
-    fn onto(self, mut settings: SetQueue) -> SetQueue {
-        let SettingArgs { max_depth, concurrency, rate, key_concurrency, key_rate, weight } = self;
-        settings.max_depth = max_depth.map_or(settings.max_depth, |setting| setting.0);
-        settings.concurrency = concurrency.map_or(settings.concurrency, |setting| setting.0);
-        settings.rate = rate.map_or(settings.rate, |setting| setting.0);
-        settings.key_concurrency = key_concurrency.map_or(settings.key_concurrency, |setting| setting.0);
-        settings.key_rate = key_rate.map_or(settings.key_rate, |setting| setting.0);
-        settings.weights.extend(weight);
-        settings.weights.retain(|_, weight| *weight != SHARE_OF_ALL);
-        settings
+    /// The settings that are named, as a merge patch.
+    fn patch(&self) -> Map<String, Value> {
+        let mut patch = Map::new();
+        let mut add = |field: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                patch.insert(field.to_owned(), value);
+            }
+        };
+        add("max_depth", self.max_depth.map(|setting| json!(setting.0)));
+        add("concurrency", self.concurrency.map(|setting| json!(setting.0)));
+        add("rate", self.rate.map(|setting| json!(setting.0)));
+        add("key_concurrency", self.key_concurrency.map(|setting| json!(setting.0)));
+        add("key_rate", self.key_rate.map(|setting| json!(setting.0)));
+        if !self.weight.is_empty() {
+            let weight = |(owner, weight): &(String, u32)| {
+                (owner.clone(), if *weight == SHARE_OF_ALL { Value::Null } else { json!(weight) })
+            };
+            patch.insert("weights".to_owned(), Value::Object(self.weight.iter().map(weight).collect()));
+        }
+        patch
     }
 }
 
@@ -141,8 +142,7 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
         }
         QueueCommand::Set(args) => {
             let client = args.connect.client()?;
-            let settings = args.settings.onto(client.queue(&args.queue).await?.settings);
-            let queue = client.set_queue(&args.queue, &settings).await?;
+            let queue = client.patch_queue(&args.queue, &args.settings.patch()).await?;
             args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
         QueueCommand::Pause(args) => {
@@ -175,7 +175,8 @@ async fn each(
     let mut page = Page { items: vec![], next_cursor: None };
     for queue in &args.queues {
         let body = act(&client, queue).await?;
-        if body.waiting + body.queued + body.running == 0
+        if body.depth() == 0
+            && body.running == 0
             && let Some(note) = unused(&client, queue, noted).await
         {
             tell(&format!("note: {note}"));
@@ -285,30 +286,24 @@ mod tests {
         settings: SettingArgs,
     }
 
-    fn onto(line: &str, before: &[(&str, u32)]) -> Result<Vec<(String, u32)>, String> {
+    fn patch(line: &str) -> Result<Value, String> {
         let line = Line::try_parse_from(["set"].into_iter().chain(line.split_whitespace()));
-        let weights = before.iter().map(|(owner, weight)| ((*owner).to_owned(), *weight)).collect();
-        let settings = SetQueue { weights, ..SetQueue::default() };
-        let set = line.map_err(|error| error.to_string())?.settings.onto(settings);
-        Ok(set.weights.into_iter().collect())
+        Ok(Value::Object(line.map_err(|error| error.to_string())?.settings.patch()))
     }
 
     #[test]
-    fn weights_are_set_changed_and_taken_away_one_by_one() {
-        let before = [("ann", 3), ("bob", 2)];
-        for (line, left) in [
-            ("--weight eve=5", &[("ann", 3), ("bob", 2), ("eve", 5)][..]),
-            ("--weight ann=7", &[("ann", 7), ("bob", 2)]),
-            ("--weight ann=none", &[("bob", 2)]),
-            ("--weight ann=1 --weight bob=NONE", &[]),
-            ("--weight a=b=none --rate none", &before),
+    fn only_what_is_named_is_sent() {
+        for (line, sent) in [
+            ("--weight eve=5", json!({"weights": {"eve": 5}})),
+            ("--weight ann=none --weight bob=1", json!({"weights": {"ann": null, "bob": null}})),
+            ("--weight a=b=none --rate none", json!({"weights": {"a=b": null}, "rate": null})),
+            ("--rate 5/s --concurrency 3", json!({"rate": "5/1s", "concurrency": 3})),
+            ("--max-depth NONE --key-rate 1/m", json!({"max_depth": null, "key_rate": "1/1m"})),
         ] {
-            let left: Vec<(String, u32)> =
-                left.iter().map(|(owner, weight)| ((*owner).to_owned(), *weight)).collect();
-            assert_eq!(onto(line, &before), Ok(left), "{line}");
+            assert_eq!(patch(line), Ok(sent), "{line}");
         }
         for wrong in ["--weight ann", "--weight ann=", "--weight ann=some", "--weight ann=-1"] {
-            let problem = onto(wrong, &before).unwrap_err();
+            let problem = patch(wrong).unwrap_err();
             assert!(problem.contains("ann=3 or ann=none"), "{problem}");
         }
     }

@@ -1,5 +1,6 @@
 //! `punctual schedule`: previews a recurring schedule without a job.
 
+use crate::job::fields::given;
 use clap::Subcommand;
 use punctual_client::{OccurrencePreview, PreviewBody, PreviewRequest, Span};
 use punctual_config::args;
@@ -28,6 +29,9 @@ pub struct PreviewArgs {
     /// When to run at local times that a DST change repeats: FIRST, SECOND or BOTH
     #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstOverlap>)]
     dst_overlap: Option<DstOverlap>,
+    /// A calendar of the server; can be given more than once. Times that it excludes are marked
+    #[arg(long = "calendar", value_name = "NAME")]
+    calendars: Vec<String>,
     /// Count an interval from this time, and show no runs before it
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     start_at: Option<Timestamp>,
@@ -68,6 +72,9 @@ struct PatternArgs {
     /// An interval, such as 90s, 1h or daily
     #[arg(long, value_name = "INTERVAL")]
     every: Option<String>,
+    /// A recurrence rule of RFC 5545, such as "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9;BYMINUTE=0"
+    #[arg(long, value_name = "RULE")]
+    rrule: Option<String>,
 }
 
 impl PatternArgs {
@@ -85,6 +92,10 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
     let request = PreviewRequest {
         cron_expression: args.pattern.cron,
         interval: args.pattern.every,
+        rrule: args.pattern.rrule,
+        calendars: given(&args.calendars),
+        calendar: None,
+        schedules: None,
         timezone: args.timezone,
         dst_gap: args.dst_gap,
         dst_overlap: args.dst_overlap,
@@ -119,18 +130,19 @@ fn preview_table(preview: &PreviewBody) -> String {
 pub fn occurrence_rows(occurrences: &[OccurrencePreview]) -> Vec<Vec<String>> {
     let to_millis = occurrences.iter().any(|occurrence| millis(occurrence.scheduled_time) > 0);
     let rows = occurrences.iter().map(|occurrence| {
-        let effect = match occurrence.dst {
-            None => "",
-            Some(DstEffect::RunAfterGap) => "skipped by a DST change: runs right after",
-            Some(DstEffect::OverlapFirst) => "repeated by a DST change: the first",
-            Some(DstEffect::OverlapSecond) => "repeated by a DST change: the second",
+        let effect = match (&occurrence.excluded_by, occurrence.dst) {
+            (Some(calendar), _) => format!("skipped: calendar {calendar}"),
+            (None, None) => String::new(),
+            (None, Some(DstEffect::RunAfterGap)) => "skipped by a DST change: runs right after".to_owned(),
+            (None, Some(DstEffect::OverlapFirst)) => "repeated by a DST change: the first".to_owned(),
+            (None, Some(DstEffect::OverlapSecond)) => "repeated by a DST change: the second".to_owned(),
         };
         let (utc, local) = (occurrence.scheduled_time, &occurrence.local_time);
         let (utc, local) = match to_millis {
             true => (time_to_millis(utc), local_time(local, utc)),
             false => (time(utc), local.clone()),
         };
-        vec![utc, local, effect.to_owned()]
+        vec![utc, local, effect]
     });
     rows.collect()
 }
@@ -159,6 +171,8 @@ mod tests {
             local_time: local.to_owned(),
             dst: None,
             due_at: None,
+            schedule: None,
+            excluded_by: None,
         };
         let body = |occurrences| PreviewBody {
             description: "Every day".to_owned(),

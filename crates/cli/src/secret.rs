@@ -2,6 +2,7 @@
 //! prompt, never from an argument, which every user of the machine could see.
 
 use crate::grant;
+use crate::list_args::ListArgs;
 use crate::login::typed_unseen;
 use anyhow::Context;
 use clap::Subcommand;
@@ -50,14 +51,6 @@ pub struct SetArgs {
     /// Let only jobs of this type use it, or of types like send-*; '*' for all. Can be given more than once
     #[arg(long, value_name = "PATTERN")]
     job_type: Vec<String>,
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(clap::Args)]
-pub struct ListArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! `punctual stats`.
 
+use crate::pause;
 use punctual_client::{LiveBody, LookedAtBody, StatsBody};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
@@ -31,10 +32,13 @@ fn stats_table(stats: &StatsBody) -> String {
         ("timed out", counted.timed_out),
         ("cancelled", counted.cancelled),
         ("expired", counted.expired),
+        ("snoozed", counted.snoozed),
         ("lost", counted.lost),
         ("retried", counted.retried),
     ];
-    let mut text = String::from(if stats.looked_at.is_some() { "Your jobs:\n" } else { "Jobs:\n" });
+    let mut text =
+        stats.pause.as_ref().map_or_else(String::new, |pause| format!("{}\n\n", pause::told(pause)));
+    text += if stats.looked_at.is_some() { "Your jobs:\n" } else { "Jobs:\n" };
     text += &jobs(stats);
     match (stats.looked_at, stats.processes) {
         (Some(LookedAtBody { jobs, executions, complete: false }), _) => {

@@ -1,6 +1,7 @@
 //! `punctual token`: creates, shows, changes, rotates and revokes tokens.
 
 use crate::grant::{self, ScopeArgs};
+use crate::list_args::ListArgs;
 use clap::Subcommand;
 use punctual_client::{CreateToken, Page, RotateToken, Span, TokenBody};
 use punctual_config::args;
@@ -46,14 +47,6 @@ pub struct CreateArgs {
         conflicts_with_all = ["role", "owner", "all_owners", "queue", "job_type", "permission"]
     )]
     user: Option<String>,
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(flatten)]
-    output: OutputArgs,
-}
-
-#[derive(clap::Args)]
-pub struct ListArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `punctual user`: adds, shows, changes and removes users.
 
 use crate::grant::{self, ScopeArgs};
+use crate::list_args::ListArgs;
 use clap::Subcommand;
 use punctual_client::{CreateUser, Page, UserBody};
 use punctual_config::args;
@@ -50,14 +51,6 @@ struct AboutArgs {
     /// How the user prefers to be notified, such as email or slack
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
-}
-
-#[derive(clap::Args)]
-pub struct ListArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 #[derive(clap::Args)]

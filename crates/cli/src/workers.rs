@@ -1,5 +1,6 @@
 //! `punctual workers`: lists connected workers, and pauses, resumes and drains them.
 
+use crate::list_args::ListArgs;
 use clap::Subcommand;
 use punctual_client::{Client, ClientError, Page, WorkerSessionBody};
 use punctual_config::args;
@@ -20,14 +21,6 @@ pub enum WorkersCommand {
     Resume(WorkersArgs),
     /// Drain workers: they finish what is running, return the rest, and exit
     Drain(WorkersArgs),
-}
-
-#[derive(clap::Args)]
-pub struct ListArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ use crate::dead_letter::{
 use crate::execution::{ExecutionBody, TriggerRequest};
 use crate::explain::ExplainBody;
 use crate::guard::Guard;
-use crate::job::{BatchAnswer, JobBody, ScheduleType, SubmitJob, SubmittedBody};
+use crate::job::{BatchAnswer, JobBody, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
 use crate::queue::{QueueBody, SetQueue};
@@ -15,9 +15,8 @@ use crate::retries::Retries;
 use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
 use crate::tls::{ClientTls, Distrust};
-use crate::{API_PREFIX, IDEMPOTENCY_KEY, PriorityBody};
+use crate::{API_PREFIX, IDEMPOTENCY_KEY};
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::JobStatus;
 use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, Request, RequestBuilder, StatusCode};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -122,42 +121,6 @@ impl ClientError {
             _ => None,
         }
     }
-}
-
-/// Filters for listing jobs. Absent filters match all.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct JobFilter {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<JobStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<PriorityBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule_type: Option<ScheduleType>,
-    /// The job must have all of these tags.
-    #[serde(skip)]
-    pub tags: Vec<String>,
-    /// A substring of its name, job type or one of its tags, case-insensitive; or the beginning of its id,
-    /// or at least 6 characters of it.
-    #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// Whether its latest finished execution failed, timed out or was lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failing: Option<bool>,
-    /// Fields of the payload, such as `customer` or `order.id`, with the scalars that they must have.
-    #[serde(skip)]
-    pub payload: Vec<(String, String)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
 }
 
 /// The position and size of a page.
@@ -361,13 +324,6 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/jobs/{id}"))).await
     }
 
-    pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<JobBody>, ClientError> {
-        let tags: Vec<(&str, &str)> = filter.tags.iter().map(|tag| ("tag", tag.as_str())).collect();
-        let fields = filter.payload.iter().map(|(field, value)| (format!("payload.{field}"), value.as_str()));
-        let fields: Vec<(String, &str)> = fields.collect();
-        self.send(self.request(Method::GET, "/jobs").query(filter).query(&tags).query(&fields)).await
-    }
-
     pub async fn executions(
         &self,
         job: JobId,
@@ -517,7 +473,7 @@ impl Client {
     }
 
     /// A request whose response the server stores, if it has a key.
-    fn once(&self, path: &str) -> RequestBuilder {
+    pub(crate) fn once(&self, path: &str) -> RequestBuilder {
         let request = self.request(Method::POST, path);
         match &self.request_key {
             Some(key) => request.header(IDEMPOTENCY_KEY, key),

@@ -4,7 +4,7 @@ use crate::client::{Client, ClientError};
 use crate::page::Page;
 use crate::wire::wire;
 use punctual_core::gates::Gate;
-use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::lifecycle::{State, Status};
 use punctual_core::notes::Percent;
 use punctual_core::occurrence::Origin;
@@ -28,7 +28,7 @@ wire! {
         /// The nominal time of the occurrence, the same for all its attempts.
         pub scheduled_time: Timestamp,
         /// What caused the occurrence: its schedule, also if it was missed and is replayed, or a trigger.
-        /// `backfill` is reserved.
+        /// `backfill` is one that a user asked to run again.
         pub origin: Origin,
         /// The number of the attempt within the occurrence.
         pub attempt_number: u32 = whole(1..=u32::MAX.into()),
@@ -57,6 +57,19 @@ wire! {
         /// The result of the handler, or null; at most 64 KiB. A result stored before its depth was limited
         /// is shown as `{"unreadable": …, "text": …}`.
         pub result: Option<Box<RawValue>>,
+        /// The payload of this run, if it has one of its own instead of the job's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub payload: Option<Box<RawValue>> = any(),
+        /// The occurrence that this run repeats, if a user asked for a re-run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub repeats: Option<OccurrenceId>,
+        /// A user asked for it to run at another time than its scheduled one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub moved: bool = flag(),
+        /// The handler of the attempt before this one chose when this one starts: by `retry_at`, `retry_after`
+        /// or a snooze.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub chosen_by_handler: bool = flag(),
         /// The progress of the attempt; null until it reports any.
         #[serde(default)]
         pub progress: Option<ProgressBody>,
@@ -108,6 +121,11 @@ impl Client {
     pub async fn all_executions(&self, filter: &ExecutionFilter) -> Result<Page<ExecutionBody>, ClientError> {
         self.send(self.request(Method::GET, "/executions").query(filter)).await
     }
+
+    /// Adds an occurrence that repeats the one of a finished execution.
+    pub async fn rerun(&self, id: ExecutionId, how: TriggerRequest) -> Result<ExecutionBody, ClientError> {
+        self.send(self.once(&format!("/executions/{id}/rerun")).json(&how)).await
+    }
 }
 
 wire! {
@@ -136,9 +154,13 @@ impl fmt::Display for ProgressBody {
 
 wire! {
     /// How to trigger a job.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TriggerRequest as "Trigger" {
+        /// Replaces the whole payload for this run and its retries; the job keeps its own. A re-run without it has
+        /// the payload of the run that it repeats, if that had one of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub payload: Option<Box<RawValue>> = any().example(json!({"day": "2026-03-01"})),
         /// Run beside open occurrences, whatever the job's `overlap_policy`.
         #[serde(rename = "override", default)]
         pub despite_overlap: bool = flag().otherwise(false),
@@ -190,7 +212,7 @@ macro_rules! statuses {
 statuses! {
     open: Waiting "WAITING", Queued "QUEUED", Running "RUNNING";
     finished: Succeeded "SUCCEEDED", Failed "FAILED", TimedOut "TIMED_OUT", Cancelled "CANCELLED", Lost "LOST",
-        Skipped "SKIPPED", Expired "EXPIRED";
+        Skipped "SKIPPED", Expired "EXPIRED", Snoozed "SNOOZED";
 }
 
 impl fmt::Display for ExecutionStatus {

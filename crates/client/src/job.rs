@@ -2,15 +2,16 @@
 
 use crate::duration::{Seconds, Span};
 use crate::execution::{ExecutionStatus, ProgressBody};
+use crate::notification::NotifyBody;
 use crate::object;
 use crate::priority::PriorityBody;
 use crate::problem::Problem;
 use crate::retry::RetryBody;
-use crate::schedule::ReplayRate;
+use crate::schedule::{RecurrenceBody, ReplayRate};
 use crate::wire::wire;
 use crate::word;
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::JobStatus;
+use punctual_core::job::{JobStatus, ResultOverflow};
 use punctual_core::recurrence::{DstGap, DstOverlap};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
 use punctual_core::time::Timestamp;
@@ -50,6 +51,10 @@ macro_rules! jobs {
                 /// Run once, after this long.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub delay: Option<Span> = the("Duration").example("10m"),
+                /// Another spelling of `calendars`: one name, or a list.
+                #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::names")]
+                pub calendar: Option<Vec<String>> =
+                    names(limits::CALENDARS_OF_JOB_MAX).example("holidays"),
                 $(
                     $(#[doc = $doc])*
                     #[serde(default, skip_serializing_if = "Option::is_none" $(, $($attribute)*)?)]
@@ -120,6 +125,16 @@ jobs! {
         /// Repeat at this interval: hours or less (`90s`, `PT3H`, `hourly`) in elapsed time, days or longer
         /// (`P1D`, `monthly`) as steps in the calendar of the time zone. From 100 ms to ten years.
         interval: Option<String> => Option<String> = text().with("minLength", 1).example("90s"),
+        /// Repeat by a recurrence rule of RFC 5545, with FREQ=DAILY, WEEKLY, MONTHLY or YEARLY. It starts at `start_at`,
+        /// at a `DTSTART` line in the same text, or now.
+        rrule: Option<String> => #[serde(default)] Option<String> =
+            text().with("minLength", 1).example("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0"),
+        /// Repeat by several schedules instead of one: the job runs whenever one of them says so, once at each instant.
+        /// Each has a cron expression, an interval of at least a minute, or a recurrence rule.
+        #[serde(deserialize_with = "object::optional_each")]
+        schedules: Option<Vec<RecurrenceBody>> => #[serde(default)] Option<Vec<RecurrenceBody>> =
+            up_to(limits::SCHEDULES_OF_JOB_MAX, list(the("Recurrence").about("One of them.")))
+                .example(json!([{"cron_expression": "0 9 * * MON-FRI"}, {"cron_expression": "0 11 * * SAT"}])),
         /// The IANA name of the time zone of the schedule.
         timezone: Option<String> => Option<String> =
             text().with("minLength", 1).otherwise("UTC").example("Europe/Berlin"),
@@ -149,6 +164,9 @@ jobs! {
         /// Delays each occurrence by up to this much, always by the same amount for one job and occurrence; at
         /// most 24h.
         jitter: Option<Span> => Option<Span> = the("Duration").example("5m"),
+        /// Names of calendars: occurrences that one of them excludes are skipped with reason `calendar`.
+        calendars: Option<Vec<String>> => #[serde(default)] Option<Vec<String>> =
+            up_to(limits::CALENDARS_OF_JOB_MAX, list(name().about("One of them."))).example(json!(["holidays"])),
         /// Ends the schedule after this many occurrences; no limit if omitted.
         max_runs: Option<u32> => Option<u32> = whole(1..=u32::MAX.into()),
         /// For recurring jobs.
@@ -191,6 +209,12 @@ jobs! {
         depends_on: Option<Vec<JobId>> => #[serde(default)] Vec<JobId> =
             up_to(limits::DEPENDS_ON_MAX, list(the("JobId").about("A job that runs once.")))
                 .example(json!([JOB_EXAMPLE])),
+        /// The channels that are notified about it.
+        #[serde(deserialize_with = "object::optional")]
+        notify: Option<NotifyBody> => Option<NotifyBody> = the("Notify").example(json!({"on_failure": "ops"})),
+        /// What happens to a command's result of more than 64 KiB: its beginning is kept, or the execution fails.
+        result_overflow: Option<ResultOverflow> => #[serde(default)] Option<ResultOverflow> =
+            words::<ResultOverflow>().otherwise("truncate"),
         /// Labels to find it by.
         tags: Option<Vec<String>> => Vec<String> =
             up_to(limits::TAGS_MAX, list(name().about("One of them."))).example(json!(["billing"])),
@@ -233,6 +257,13 @@ jobs! {
         created_at: Timestamp,
         /// When it was last changed.
         updated_at: Timestamp,
+    }
+}
+
+impl SubmitJob {
+    /// The names of its calendars, in either spelling.
+    pub fn calendar_names(&self) -> Option<&Vec<String>> {
+        self.calendars.as_ref().or(self.calendar.as_ref())
     }
 }
 

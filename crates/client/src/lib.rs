@@ -12,7 +12,9 @@
 mod access;
 mod advice;
 mod audit;
+mod bulk;
 mod by_name;
+mod calendar;
 mod client;
 mod clock;
 mod dead_letter;
@@ -24,10 +26,14 @@ mod guard;
 #[cfg(feature = "worker")]
 pub mod host;
 mod job;
+mod job_list;
+mod job_type;
 mod logs;
 mod moment;
+mod notification;
 mod object;
 mod page;
+mod pause;
 mod priority;
 mod problem;
 pub mod protocol;
@@ -40,9 +46,11 @@ mod schedule;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod secret;
+mod series;
 mod stats;
 mod stream;
 mod tls;
+mod view;
 mod wire;
 mod word;
 #[cfg(feature = "worker")]
@@ -52,8 +60,12 @@ mod workers;
 pub use access::{CreateToken, CreateUser, MeBody, RotateToken, TokenBody, UserBody};
 pub use advice::{Advice, AdvisedAction};
 pub use audit::{AuditCheckBody, AuditEntryBody, AuditFilter, BrokenEntryBody};
+pub use bulk::{BulkAnswer, BulkItem, BulkRefusal, BulkRequest, OperationBody};
 pub use by_name::{PlannedPut, PutAction, PutJob};
-pub use client::{Client, ClientError, JobFilter};
+pub use calendar::{
+    BackfillBody, BackfillRequest, CalendarBody, CalendarEntryBody, RunNextAt, SetCalendar, SkippedEventBody,
+};
+pub use client::{Client, ClientError};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
 pub use dead_letter::{
     DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, RedriveAnswer, RefusedLetter,
@@ -68,19 +80,33 @@ pub use job::{
     BatchAnswer, BatchItem, BatchRequest, JobBody, JobState, LastExecution, ScheduleType, SubmitJob,
     SubmittedBody,
 };
-pub use logs::{FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage};
+pub use job_list::JobFilter;
+pub use job_type::{JobTypeBody, SetJobType};
+pub use logs::{
+    FollowedLine, FollowedLogs, FoundLine, FoundLogs, LogLevelBody, LogLineBody, LogQuery, LogSearch,
+    LogStreamBody, LogsPage, SearchedLogs,
+};
 pub use moment::time_fix;
-pub use page::{ExecutionsPage, Page};
+pub use notification::{
+    AddSilence, AlertBody, ChannelBody, ChannelNames, ChannelTested, DeliveryBody, EscalationBody, MuteBody,
+    NotificationsBody, NotifyBody, RuleBody, SelectorBody, SetChannel, SetRule, SilenceBody,
+};
+pub use page::{ComparedBody, ExecutionsPage, JobsPage, Page};
+pub use pause::{PauseBody, SetPause};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
 pub use queue::{ParseStartRateError, QueueBody, SetQueue, StartRate};
 pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
-pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
+pub use schedule::{
+    JobFiresBody, OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, RecurrenceBody, ReplayRate,
+};
 pub use secret::{RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
+pub use series::{SeriesBody, SeriesPage};
 pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, LookedAtBody, StatsBody, WorkerBody};
 pub use tls::{ClientTls, ClientTlsError, Distrust, Identity};
+pub use view::{SetView, SettingBody, SettingsBody, ViewBody};
 pub use workers::{ConditionBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// The path prefix of the API.

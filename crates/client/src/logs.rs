@@ -4,6 +4,7 @@ use crate::client::{Client, ClientError, PageQuery};
 use crate::stream::EventStream;
 use crate::wire::wire;
 use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::log_level::LogLevel;
 use punctual_core::ports::{LogLine, LogStream};
 use punctual_core::time::Timestamp;
 use reqwest::Method;
@@ -17,8 +18,9 @@ wire! {
         pub timestamp: Timestamp,
         /// Which stream it was written to.
         pub stream: LogStreamBody,
-        /// The severity; null for output of a command.
-        pub level: Option<String>,
+        /// The severity (`debug`, `info`, `warn` or `error`), if the line was written with one; null for other output of a
+        /// command.
+        pub level: Option<String> = text().example("error"),
         /// The line; at most 16 KiB.
         pub message: String,
         /// The attempt that wrote it.
@@ -33,6 +35,27 @@ pub enum LogStreamBody {
     Stdout,
     Stderr,
     Log,
+}
+
+/// The severity of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevelBody {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl From<LogLevelBody> for LogLevel {
+    fn from(level: LogLevelBody) -> Self {
+        match level {
+            LogLevelBody::Debug => LogLevel::Debug,
+            LogLevelBody::Info => LogLevel::Info,
+            LogLevelBody::Warn => LogLevel::Warn,
+            LogLevelBody::Error => LogLevel::Error,
+        }
+    }
 }
 
 impl From<LogStream> for LogStreamBody {
@@ -57,11 +80,13 @@ impl From<LogStreamBody> for LogStream {
 
 impl From<LogLine> for LogLineBody {
     fn from(line: LogLine) -> Self {
+        let (level, message) = LogLevel::split(&line.message);
+        let level = level.or((line.stream == LogStream::Log).then_some(LogLevel::Info));
         LogLineBody {
             timestamp: line.timestamp,
             stream: line.stream.into(),
-            level: (line.stream == LogStream::Log).then(|| "info".to_owned()),
-            message: line.message,
+            level: level.map(|level| level.word().to_owned()),
+            message: message.to_owned(),
             execution_id: line.execution,
         }
     }
@@ -78,6 +103,83 @@ wire! {
         /// Opaque: pass it as `cursor` to read what is written after this page, now or later; null as long as
         /// nothing has run.
         pub follow_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
+    }
+}
+
+wire! {
+    /// Lines of several jobs that a search found.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct FoundLogs as "FoundLogs" {
+        /// The latest matching lines, in the order of their times.
+        pub items: Vec<FoundLine>,
+        /// How far the search looked.
+        pub searched: SearchedLogs,
+    }
+
+    /// A line with its job.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct FoundLine as "FoundLine" {
+        /// When.
+        pub timestamp: Timestamp,
+        /// Which stream it was written to.
+        pub stream: LogStreamBody,
+        /// The severity, if the line was written with one.
+        pub level: Option<String> = text().example("error"),
+        /// The line; at most 16 KiB.
+        pub message: String,
+        /// The attempt that wrote it.
+        pub execution_id: ExecutionId,
+        /// The name of its job.
+        pub job_name: String = text().example("nightly-report"),
+        /// The type of its job.
+        pub job_type: String = text().example("shell"),
+        /// The queue of its job.
+        pub queue: String = text().example("default"),
+    }
+
+    /// How far a search of logs looked.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct SearchedLogs as "SearchedLogs" {
+        /// How many executions it examined.
+        pub executions: u64,
+        /// How many lines it read.
+        pub lines: u64,
+        /// It examined everything that the filters select.
+        pub complete: bool,
+        /// If not: it examined all executions that ended at or after this time. Pass it as `until` to search on.
+        pub back_to: Option<Timestamp>,
+    }
+}
+
+/// What to search logs for. Absent filters match all.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LogSearch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// A text in the line, in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grep: Option<String>,
+    /// Lines of this level or a more severe one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<LogLevelBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+impl Client {
+    /// Searches the logs of all jobs that the caller may see.
+    pub async fn search_logs(&self, search: &LogSearch) -> Result<FoundLogs, ClientError> {
+        self.send(self.request(Method::GET, "/logs").query(search)).await
     }
 }
 

@@ -3,19 +3,21 @@
 //!
 //! Durations are numbers of seconds here, so that a worker needs no parser for them.
 
-use crate::duration::Seconds;
-use crate::logs::LogStreamBody;
+use crate::duration::{Seconds, Span};
+use crate::logs::{LogLevelBody, LogStreamBody};
 use crate::object;
 use crate::wire::wire;
 use crate::workers::ConditionBody;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::Priority;
+use punctual_core::job::{Priority, ResultOverflow};
 use punctual_core::notes::{Checkpoint, NoteAnswer, Percent};
 use punctual_core::ports::{Assignment, LeaseRef, ReportAnswer};
 use punctual_core::rank::rank;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 wire! {
@@ -47,6 +49,12 @@ wire! {
         /// The machine it runs on, for people to see.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub host: Option<String> = name().example("render-7"),
+        /// JSON Schemas for payloads of some of its job types, as for `PUT /job-types/{name}`. A schema that a person has set
+        /// stays.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub schemas: BTreeMap<String, Value> = Schema::of("object")
+            .with("additionalProperties", true)
+            .example(json!({"ImageProcessing": {"type": "object"}})),
     }
 }
 
@@ -150,7 +158,14 @@ wire! {
         /// The checkpoint that an earlier attempt saved; omitted if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub checkpoint: Option<Box<RawValue>>,
+        /// What to do with a command's result of more than 64 KiB.
+        #[serde(default, skip_serializing_if = "is_default")]
+        pub result_overflow: ResultOverflow = words::<ResultOverflow>().otherwise("truncate"),
     }
+}
+
+fn is_default(overflow: &ResultOverflow) -> bool {
+    *overflow == ResultOverflow::default()
 }
 
 impl AssignmentBody {
@@ -177,6 +192,7 @@ impl AssignmentBody {
                 .filter(Checkpoint::is_readable)
                 .map(|checkpoint| RawValue::from_string(checkpoint.into_json()))
                 .transpose()?,
+            result_overflow: assignment.result_overflow,
         })
     }
 }
@@ -197,6 +213,7 @@ impl From<AssignmentBody> for Assignment {
             rank: body.rank.unwrap_or_else(|| rank(body.available_at, Priority::DEFAULT, Duration::ZERO)),
             // The server sends no checkpoint that is too large or too deep.
             checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
+            result_overflow: body.result_overflow,
         }
     }
 }
@@ -321,6 +338,18 @@ wire! {
         /// For failed executions: whether a retry may succeed; true if omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub retryable: Option<bool>,
+        /// For failed executions: when to retry, in the server's time, instead of after the delay of the retry
+        /// policy. At most 366 days from now. The retry is charged as any other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry_at: Option<Timestamp>,
+        /// For failed executions: how long to wait before the retry, instead of the delay of the retry policy; at
+        /// most 366 days.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub retry_after: Option<Span> = the("Duration").example("10m"),
+        /// For snoozed executions, where it or `retry_at` is required: how long to wait before the occurrence runs
+        /// again, at most 366 days.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub snooze: Option<Span> = the("Duration").example("10m"),
         /// In the server's time; the time of the lease if omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub started_at: Option<Timestamp>,
@@ -339,6 +368,8 @@ pub enum OutcomeWord {
     Cancelled,
     /// The worker had to stop it: it is unknown how far it got, and the job itself may be fine.
     Interrupted,
+    /// The handler asks to run again later. This is no failure and uses up no retry.
+    Snoozed,
 }
 
 wire! {
@@ -518,6 +549,9 @@ wire! {
         /// Which stream it was written to.
         #[serde(default = "own_log")]
         pub stream: LogStreamBody = the("LogStream").otherwise("log"),
+        /// Its severity. A message can carry it as well, as a prefix such as `<3>`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub level: Option<LogLevelBody>,
         /// In the server's time; now if omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub timestamp: Option<Timestamp>,
@@ -548,6 +582,7 @@ mod tests {
             available_at: Timestamp::from_micros(7),
             rank: -8,
             checkpoint: Checkpoint::new(r#"{"offset": 1.50}"#).ok(),
+            result_overflow: ResultOverflow::Fail,
         };
         let body = AssignmentBody::new(assignment.clone(), Timestamp::EPOCH).unwrap();
         let text = serde_json::to_string(&body).unwrap();

@@ -1,11 +1,14 @@
 //! Queues on the wire.
 
+use crate::client::{Client, ClientError, segment};
 use crate::duration::Span;
 use crate::wire::wire;
 use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
+use reqwest::Method;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,10 +70,21 @@ wire! {
     }
 }
 
+impl Client {
+    /// Changes some settings of a queue: a merge patch of [`SetQueue`].
+    pub async fn patch_queue(
+        &self,
+        queue: &str,
+        patch: &Map<String, Value>,
+    ) -> Result<QueueBody, ClientError> {
+        self.send(self.request(Method::PATCH, &format!("/queues/{}", segment(queue))).json(patch)).await
+    }
+}
+
 impl QueueBody {
     /// What counts against `max_depth`: executions that have not started.
     pub fn depth(&self) -> u64 {
-        self.waiting + self.queued
+        self.waiting.saturating_add(self.queued)
     }
 }
 

@@ -3,6 +3,7 @@
 //! It makes each call once: the worker's session state machine decides when to retry and when to resync.
 
 use crate::client::{Client, ClientError};
+use crate::duration::Span;
 use crate::protocol::{
     DemandAnswer, DemandRequest, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine,
     NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote,
@@ -19,10 +20,13 @@ use punctual_core::ports::{
     Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
     SessionOpening, WorkerPort, WorkerPortError,
 };
+use punctual_core::retry::ChosenTime;
 use punctual_core::slots::Demand;
 use reqwest::{Method, RequestBuilder};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -46,6 +50,8 @@ type OnDistrusted = Box<dyn Fn(Distrust) + Send + Sync>;
 /// A worker's connection to a remote server.
 pub struct RemotePort {
     client: Client,
+    /// Schemas of job types that this worker registers.
+    schemas: BTreeMap<String, Value>,
     opened: OnOpened,
     refused: OnRefused,
     distrusted: OnDistrusted,
@@ -59,12 +65,18 @@ impl RemotePort {
     pub fn new(client: Client) -> Self {
         RemotePort {
             client: client.without_retries(),
+            schemas: BTreeMap::new(),
             opened: Box::new(|| {}),
             refused: Box::new(|_| {}),
             distrusted: Box::new(|_| {}),
             hears_conditions: AtomicBool::new(true),
             hears_drains: AtomicBool::new(true),
         }
+    }
+
+    /// Registers these schemas of job types with every session.
+    pub fn with_schemas(self, schemas: BTreeMap<String, Value>) -> Self {
+        RemotePort { schemas, ..self }
     }
 
     /// Calls `opened` whenever the server has opened a session: at the start, and after each lost one.
@@ -150,6 +162,7 @@ impl WorkerPort for RemotePort {
             queues: opening.about.queues,
             version: opening.about.version,
             host: opening.about.host,
+            schemas: self.schemas.clone(),
         };
         match self.client.send(self.post("sessions", &opening)).await {
             Ok(SessionBody { session, now, .. }) => {
@@ -257,6 +270,8 @@ impl WorkerPort for RemotePort {
             let new_line = |line: &LogLine| NewLogLine {
                 message: line.message.clone(),
                 stream: line.stream.into(),
+                // The message has it.
+                level: None,
                 timestamp: Some(line.timestamp),
             };
             let request = LogsRequest {
@@ -317,6 +332,11 @@ fn body_of(report: Report) -> Result<ReportBody, WorkerPortError> {
         Ending::TimedOut => OutcomeWord::TimedOut,
         Ending::Cancelled => OutcomeWord::Cancelled,
         Ending::Lost => OutcomeWord::Interrupted,
+        Ending::Snoozed => OutcomeWord::Snoozed,
+    };
+    let delay = match end.next_at {
+        Some(ChosenTime::After(delay)) => Some(Span::from(delay.min(limits::CHOSEN_DELAY_MAX))),
+        _ => None,
     };
     let result = end.result.map(RawValue::from_string).transpose();
     Ok(ReportBody {
@@ -329,6 +349,12 @@ fn body_of(report: Report) -> Result<ReportBody, WorkerPortError> {
         })?,
         error: end.error.filter(|_| matches!(outcome, OutcomeWord::Failed | OutcomeWord::Interrupted)),
         retryable: (outcome == OutcomeWord::Failed).then_some(end.retryable),
+        retry_at: match end.next_at {
+            Some(ChosenTime::At(at)) => Some(at),
+            _ => None,
+        },
+        retry_after: delay.filter(|_| outcome != OutcomeWord::Snoozed),
+        snooze: delay.filter(|_| outcome == OutcomeWord::Snoozed),
         started_at: end.started_at,
         completed_at: Some(end.completed_at),
     })
@@ -367,8 +393,13 @@ mod tests {
     #[test]
     fn a_report_says_what_its_outcome_allows_and_no_more() {
         let text = |outcome| serde_json::to_value(body_of(report(outcome)).unwrap()).unwrap();
-        let failed = text(Outcome::Failed { error: "no".to_owned(), retryable: false });
+        let failed = text(Outcome::failed_for_good("no".to_owned()));
         assert_eq!((&failed["error"], &failed["retryable"]), (&"no".into(), &false.into()));
+        let until = ChosenTime::After(std::time::Duration::from_secs(600));
+        let snoozed = text(Outcome::Snoozed { until });
+        assert_eq!((&snoozed["outcome"], &snoozed["snooze"]), (&"snoozed".into(), &"10m".into()));
+        let later = text(Outcome::Failed { error: "no".to_owned(), retryable: true, retry_at: Some(until) });
+        assert_eq!((&later["retry_after"], later.get("snooze")), (&"10m".into(), None));
         let timed_out = text(Outcome::TimedOut);
         assert_eq!(timed_out["outcome"], "timed_out");
         assert_eq!((timed_out.get("error"), timed_out.get("retryable")), (None, None));

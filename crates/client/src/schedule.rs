@@ -2,8 +2,10 @@
 
 use crate::duration::Span;
 use crate::job::SubmitJob;
+use crate::object;
 use crate::wire::wire;
 use crate::word;
+use punctual_core::ids::JobId;
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -64,6 +66,34 @@ impl<'de> Deserialize<'de> for ReplayRate {
 }
 
 wire! {
+    /// One of several schedules of a job, with a cron expression, an interval or a recurrence rule.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct RecurrenceBody as "Recurrence" {
+        /// What it is for; previews show it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String> = name().example("month end"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub cron_expression: Option<String> = field_of::<SubmitJob>("cron_expression"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub interval: Option<String> = field_of::<SubmitJob>("interval"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rrule: Option<String> = field_of::<SubmitJob>("rrule"),
+        /// The IANA name of its time zone; that of the job if omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timezone: Option<String> = text().with("minLength", 1).example("Europe/Berlin"),
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
+        pub dst_gap: Option<DstGap> = field_of::<SubmitJob>("dst_gap"),
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
+        pub dst_overlap: Option<DstOverlap> = field_of::<SubmitJob>("dst_overlap"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub start_at: Option<Timestamp> = field_of::<SubmitJob>("start_at"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub end_at: Option<Timestamp> = field_of::<SubmitJob>("end_at"),
+    }
+}
+
+wire! {
     /// A schedule to preview.
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -73,7 +103,15 @@ wire! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub interval: Option<String> = field_of::<SubmitJob>("interval"),
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rrule: Option<String> = field_of::<SubmitJob>("rrule"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub timezone: Option<String> = field_of::<SubmitJob>("timezone"),
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_each")]
+        pub schedules: Option<Vec<RecurrenceBody>> = field_of::<SubmitJob>("schedules"),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub calendars: Option<Vec<String>> = field_of::<SubmitJob>("calendars"),
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::names")]
+        pub calendar: Option<Vec<String>> = field_of::<SubmitJob>("calendar"),
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
         pub dst_gap: Option<DstGap> = field_of::<SubmitJob>("dst_gap"),
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "word::optional")]
@@ -113,6 +151,10 @@ impl PreviewRequest {
             owner_id: self.owner_id,
             cron_expression: self.cron_expression,
             interval: self.interval,
+            rrule: self.rrule,
+            schedules: self.schedules,
+            calendars: self.calendars,
+            calendar: self.calendar,
             timezone: self.timezone,
             dst_gap: self.dst_gap,
             dst_overlap: self.dst_overlap,
@@ -157,6 +199,37 @@ wire! {
         /// When it starts, if that is later because of the job's `jitter`; only for the occurrences of a job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub due_at: Option<Timestamp>,
+        /// The calendar that excludes it, if one does: it is skipped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub excluded_by: Option<String>,
+        /// The name of the schedule that it belongs to, if the job has several `schedules`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub schedule: Option<String>,
+    }
+}
+
+wire! {
+    /// A job and when it fires within a range of time.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct JobFiresBody as "JobFires" {
+        /// The job.
+        pub job_id: JobId,
+        /// Its name.
+        pub name: String,
+        /// Its type.
+        pub job_type: String,
+        /// Its queue.
+        pub queue: String,
+        /// Its schedule in plain English.
+        pub schedule_description: String,
+        /// The time zone of its schedule.
+        pub timezone: String,
+        /// How often it fires within the range.
+        pub count: u64,
+        /// Whether `fires` lists all of them.
+        pub complete: bool,
+        /// The first ones, at most `per_job`.
+        pub fires: Vec<OccurrencePreview>,
     }
 }
 

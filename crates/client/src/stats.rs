@@ -1,5 +1,6 @@
 //! Statistics: current work and completed work.
 
+use crate::pause::PauseBody;
 use crate::wire::wire;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ wire! {
         /// `counters` are then 0. Omitted for others.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub looked_at: Option<LookedAtBody>,
+        /// The pause of the whole cluster; omitted if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub pause: Option<PauseBody>,
     }
 }
 
@@ -151,6 +155,8 @@ wire! {
         pub cancelled: u64,
         /// Executions that expired before they could start.
         pub expired: u64,
+        /// Attempts whose handlers asked to run again later.
+        pub snoozed: u64,
         /// Executions whose worker session stopped sending heartbeats.
         pub lost: u64,
         /// Attempts that follow a failed one.

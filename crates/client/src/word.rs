@@ -16,6 +16,20 @@ where
     upper.or_else(|_: D::Error| T::deserialize(word.into_deserializer())).map(Some)
 }
 
+/// One name or a list of names, or null.
+pub(crate) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a name or a list of names")]
+    enum WrittenNames {
+        One(String),
+        All(Vec<String>),
+    }
+    Ok(Option::<WrittenNames>::deserialize(deserializer)?.map(|written| match written {
+        WrittenNames::One(name) => vec![name],
+        WrittenNames::All(names) => names,
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{PreviewRequest, SubmitJob};

@@ -211,6 +211,13 @@ wire! {
         /// if its store is its own, and for older processes.
         #[serde(default)]
         pub coordination: String = text().example("store"),
+        /// Where it receives hints of queued work from: postgres (the database), redis, nats or amqp. Empty if it
+        /// only polls, and for older processes.
+        #[serde(default)]
+        pub ready_queue: String = text().example("redis"),
+        /// Such hints arrive. While they do not, it polls the database.
+        #[serde(default)]
+        pub ready_queue_connected: bool,
         /// Problems that need attention.
         #[serde(default)]
         pub warnings: Vec<String> = list(text().about("A sentence.")),

@@ -1,7 +1,8 @@
 //! The URL of the coordination backend. A password in it is never printed.
 
 use crate::value::{Raw, Value};
-use punctual_coordination::{CoordinationOptions, Secret, UrlError};
+use punctual_coordination::CoordinationOptions;
+use punctual_core::service_url::{Secret, UrlError};
 use serde_json::Value as Json;
 
 const FORMS: &str = "store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181";

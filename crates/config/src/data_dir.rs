@@ -3,9 +3,11 @@
 use crate::exit::{CliError, Exit};
 use crate::layers::Source;
 use crate::output::quoted;
+use crate::settings::SettingsTable;
 use crate::trust::Ownership;
 use crate::{ConfigFlag, DataPlace, Flags, Surroundings};
 use anyhow::Context;
+use punctual_client::SettingsBody;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
@@ -51,6 +53,11 @@ impl DataDirArgs {
     /// Whether a flag, a variable or the file names it.
     pub fn is_named(&self, around: &Surroundings) -> bool {
         around.sources(&self.place).iter().any(|(.., source)| *source != Source::Default)
+    }
+
+    /// The settings of a process, for those who operate it: where its data is, and those of this table.
+    pub fn report<T: SettingsTable>(&self, around: &Surroundings, flags: &Flags<T>) -> SettingsBody {
+        around.report([around.sources(&self.place), around.sources(flags)].concat())
     }
 
     /// The data directory, according to flags, variables and the file.

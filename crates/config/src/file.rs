@@ -6,6 +6,7 @@ use crate::suggest::did_you_mean;
 use crate::trust::Ownership;
 use crate::value::Raw;
 use rustix::fs::{Mode, OFlags};
+use serde_json::Value as Json;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -196,8 +197,12 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
             Raw::Number(read.map_or_else(|_| number.to_string(), |number| number.to_string()))
         }
         DeValue::Array(items) => {
-            let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-            match texts.collect() {
+            // A setting that takes tables reads each as JSON.
+            let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+                DeValue::Table(_) => json(item.get_ref()).map(|table| table.to_string()),
+                value => value.as_str().map(str::to_owned),
+            };
+            match items.iter().map(text).collect() {
                 Some(texts) => Raw::List(texts),
                 None => Raw::Other("a list with values that are not strings".to_owned()),
             }
@@ -206,6 +211,24 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         DeValue::Boolean(value) => Raw::Other(value.to_string()),
         DeValue::Table(_) => Raw::Other("a table".to_owned()),
     }
+}
+
+/// The value as JSON; `None` for numbers with a fraction, which no setting has.
+fn json(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => Json::from(text.to_string()),
+        DeValue::Datetime(time) => Json::from(time.to_string()),
+        DeValue::Integer(number) => Json::from(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
+        DeValue::Boolean(value) => Json::from(*value),
+        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect::<Option<Json>>()?,
+        DeValue::Table(table) => {
+            let members = table.iter();
+            let members =
+                members.map(|(name, value)| Some((name.get_ref().to_string(), json(value.get_ref())?)));
+            Json::Object(members.collect::<Option<_>>()?)
+        }
+        DeValue::Float(_) => return None,
+    })
 }
 
 /// The error for a key that is not a setting.

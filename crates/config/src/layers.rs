@@ -5,6 +5,7 @@ use crate::file::{ConfigFile, USUAL_FILE};
 use crate::handover;
 use crate::settings::{Default, Setting, SettingsTable};
 use crate::value::{self, Raw, Value};
+use punctual_client::{SettingBody, SettingsBody};
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -218,6 +219,36 @@ impl Surroundings {
         };
         T::settings().into_iter().map(found).collect()
     }
+}
+
+impl Surroundings {
+    /// Settings as the API shows them. Values that may be secret are left out; passwords in URLs are not in values.
+    pub fn report(&self, sources: Vec<(&'static Setting, Json, Source)>) -> SettingsBody {
+        let shown = |(setting, value, source): (&'static Setting, Json, Source)| {
+            let hidden = is_secret(setting.key) && !value.is_null();
+            let from = match &source {
+                Source::Flag { .. } => "flag",
+                Source::Variable { .. } => "variable",
+                Source::File { .. } => "file",
+                Source::Default => "default",
+            };
+            SettingBody {
+                key: setting.key.to_owned(),
+                value: if hidden { Json::Null } else { value },
+                hidden,
+                from: from.to_owned(),
+                origin: (source != Source::Default).then(|| source.to_string()),
+                about: setting.about.to_owned(),
+            }
+        };
+        let file = self.file.as_ref().map(|file| file.path.display().to_string());
+        SettingsBody { file, items: sources.into_iter().map(shown).collect() }
+    }
+}
+
+/// Whether the value of a setting is itself a secret: a caller who knows the address of a heartbeat can send one.
+fn is_secret(key: &str) -> bool {
+    key == "notify.heartbeat_url"
 }
 
 /// Whether a setting names a file that only the server needs to read.

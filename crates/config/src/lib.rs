@@ -5,6 +5,7 @@
 
 mod allowed;
 pub mod args;
+mod broker_url;
 mod choices;
 pub mod connect;
 pub mod contexts;
@@ -30,7 +31,8 @@ pub mod value;
 mod variables;
 mod web;
 
-pub use allowed::{Allowed, AllowedNetwork};
+pub use allowed::{Allowed, AllowedNetwork, CommandChannel, ConfiguredChannel};
+pub use broker_url::{BrokerUrl, PublishedTypeName, Topic};
 pub use choices::{ClientAuth, ClockKind, LogFormat};
 pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
 pub use file::{ConfigFile, USUAL_FILE};
@@ -41,9 +43,10 @@ pub use rates::{PerSecond, PerTime};
 pub use run_as::{QueueUser, RunAs};
 pub use secret_file::{exposure, foreign_hand, foreign_keys, seen_password};
 pub use settings::{
-    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, DataPlace,
-    ListenerSettings, LogSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
-    SecretsSettings, ServeSettings, StoreSettings, WorkerRoleSettings, WorkerSettings,
+    ApiRoleSettings, ApiSettings, BrokerSettings, ClientSettings, ClockSettings, CoordinationSettings,
+    DataPlace, EventSettings, IntakeSettings, ListenerSettings, LogSettings, NotificationSettings,
+    OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings, SecretsSettings, ServeSettings,
+    StoreSettings, TimeSettings, WorkerRoleSettings, WorkerSettings,
 };
 pub use value::SizeMax;
 pub use variables::unknown_variables;

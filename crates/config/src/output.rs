@@ -1,8 +1,11 @@
 //! Tables for people, JSON and YAML for programs.
 
 mod terminal;
+mod times;
 
 pub use terminal::{one_line, visible};
+pub(crate) use times::TIMES_VARIABLE;
+pub use times::{TimeChoice, choose_times};
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use punctual_client::Span;
@@ -26,6 +29,14 @@ pub struct OutputArgs {
     /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t, env = "PUNCTUAL_OUTPUT")]
     pub format: Format,
+    #[command(flatten)]
+    pub times: TimeChoice,
+}
+
+impl From<Format> for OutputArgs {
+    fn from(format: Format) -> Self {
+        OutputArgs { format, times: TimeChoice::default() }
+    }
 }
 
 impl OutputArgs {
@@ -34,12 +45,16 @@ impl OutputArgs {
         match self.format {
             Format::Json => print_raw(&spelled_in_json(&serde_json::to_string_pretty(answer)?)),
             Format::Yaml => print_line(yaml(answer)?.trim_end()),
-            Format::Table => print_text(&table(answer)),
+            Format::Table => {
+                choose_times(self.times);
+                print_text(&table(answer))
+            }
         }
     }
 
     /// Whether the output is for people.
     pub fn is_table(self) -> bool {
+        choose_times(self.times);
         self.format == Format::Table
     }
 }
@@ -118,15 +133,14 @@ fn trim_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A time with second precision; programs that need more use JSON.
+/// A time with second precision, in UTC or with the offset of the local zone; programs that need more use JSON.
 pub fn time(time: Timestamp) -> String {
-    Timestamp::from_micros(time.as_micros() - time.as_micros().rem_euclid(1_000_000)).to_string()
+    times::shown(time, 0)
 }
 
 /// A time with millisecond precision, where lateness matters.
 pub fn time_to_millis(moment: Timestamp) -> String {
-    let millis = moment.as_micros().rem_euclid(1_000_000) / 1_000;
-    format!("{}.{millis:03}Z", time(moment).trim_end_matches('Z'))
+    times::shown(moment, 3)
 }
 
 pub fn optional_time(moment: Option<Timestamp>) -> String {

@@ -1,7 +1,7 @@
 //! Every setting, once: its key in `punctual.toml`, its type, its default, and what it does. Flags,
 //! variables, the template and the reference page are all generated from these tables.
 
-use crate::allowed::{Allowed, AllowedNetwork};
+use crate::allowed::{Allowed, AllowedNetwork, CommandChannel, ConfiguredChannel};
 use crate::args::Kept;
 use crate::choices::{ClientAuth, ClockKind, LogFormat};
 use crate::coordination_url::CoordinationUrl;
@@ -176,6 +176,8 @@ const CLOCK_OFFSET_LEAST: u64 = millis(limits::CLOCK_OFFSET_MAX_LEAST);
 const CLOCK_OFFSET_MOST: u64 = millis(limits::CLOCK_OFFSET_MAX_MOST);
 const CLOCK_SKEW_MAX: u64 = 300 * SECOND;
 const DRAIN_GRACE_MAX: u64 = millis(limits::TIMEOUT_MAX);
+const NOTIFY_WINDOW_MIN: u64 = millis(limits::NOTIFY_WINDOW_MIN);
+const NOTIFY_WINDOW_MAX: u64 = millis(limits::NOTIFY_WINDOW_MAX);
 const RATE_LIMIT_MAX: u64 = limits::RATE_LIMIT_MAX as u64;
 
 const fn millis(duration: Duration) -> u64 {
@@ -411,6 +413,18 @@ settings! {
         /// How long to keep entries of the audit log
         keep_audit: Kept = "keep_audit", is("365d"),
             "The chain of the entries that are left stays verifiable.";
+        /// How long to keep the figures per minute that charts are drawn from
+        keep_series: Length<HOUR, {90 * 24 * HOUR}> = "keep_series", is("14d"),
+            "Use the same value on all schedulers.";
+        /// How many jobs have figures of their own in charts, those that run most often; their other figures are added up
+        series_jobs_max: Count<0, {limits::SERIES_JOBS_MAX as u64}> = "series.jobs_max", is("50"),
+            "They are chosen for each quarter of an hour.";
+        /// Names of jobs that always have figures of their own in charts and metrics
+        series_jobs: Vec<Text> = "series.jobs", is(""),
+            "At most 100 names. Useful for jobs that run rarely.";
+        /// How many jobs have metrics of their own in /metrics, those that run most often
+        metrics_jobs_max: Count<0, {limits::METRIC_JOBS_MAX as u64}> = "metrics.jobs_max", is("0"),
+            "Each has about ten time series.";
         /// Maximum difference between this machine's clock and the store's
         clock_offset_max: Length<CLOCK_OFFSET_LEAST, CLOCK_OFFSET_MOST> = "scheduler.clock_offset_max", is("30s"),
             "A scheduler beyond this limit reports it in /readyz and fires nothing; other schedulers take over its segments.";
@@ -441,6 +455,12 @@ settings! {
         /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
         level: LogLevels = "log.level", is("info"),
             "A repeated warning is shown once every 30 seconds, with a count.";
+        /// Log one line per finished execution, if the format is json
+        executions: Switch = "log.executions", is("true"),
+            "The leader of the cluster logs the outcomes of all executions, at level info, under the target punctual::executions. A level above info leaves it out.";
+        /// Log the output of jobs, if the format is json
+        output: Switch = "log.output", is("false"),
+            "The server that stores a line also logs it, at level info, under the target punctual::output, and outcomes contain errors. Readers of the log then see what the jobs write.";
     }
 }
 
@@ -493,6 +513,36 @@ settings! {
 }
 
 settings! {
+    /// How notifications are sent.
+    pub struct NotificationSettings {
+        /// Private networks and hosts that channels may call, such as 10.0.0.0/8 or mail.example:587
+        allow: Vec<AllowedNetwork> = "notify.allow", is(""),
+            "Messages to other private addresses are not sent, and are tried again for a day.";
+        /// A file with CA certificates (PEM) that channels trust in addition to the well-known ones
+        ca_file: Option<PathBuf> = "notify.ca_file", unset("/etc/punctual/ca.pem"),
+            "Read at startup.";
+        /// How long events of one kind are collected before they are sent together
+        window: Length<NOTIFY_WINDOW_MIN, NOTIFY_WINDOW_MAX> = "notify.window", is("5s"),
+            "A long window sends fewer messages, and sends them later.";
+        /// How often a notification about a lasting problem is repeated until it is acknowledged or resolved
+        repeat: Length<{60 * SECOND}, {30 * 24 * HOUR}> = "notify.repeat", is("4h"),
+            "A recurring job that fails each minute is told of once in this time.";
+        /// Channels that requests cannot change, as tables [[notify.channels]] of the configuration file
+        channels: Vec<ConfiguredChannel> = "notify.channels", is(""),
+            "The fields are those of `POST /api/v1/channels`. A secret value is in a file of its own, such as url_file = \"slack-url\", or is a reference such as url = { \"$secret\" = \"slack-url\" }.";
+        /// Channels that run a program with a message on its standard input, such as pager=/usr/local/bin/page
+        commands: Vec<CommandChannel> = "notify.commands", is(""),
+            "The programs run as the user of the server. Only the configuration can name them, never a request.";
+        /// A URL that the leading server calls every minute, so that a monitor elsewhere notices when it stops
+        heartbeat_url: Option<Text> = "notify.heartbeat_url", unset("https://hc.example.org/ping/4f2a"),
+            "It is called with POST and an empty body. A failure is logged, and changes nothing.";
+        /// The address of the API in messages; by default public_url, or the address of the listener
+        link_url: Option<PublicUrl> = "notify.link_url", unset("https://jobs.example.org"),
+            "Messages of a scheduler have no links without it.";
+    }
+}
+
+settings! {
     /// How the processes that share a store divide the work.
     pub struct CoordinationSettings {
         /// The service through which processes that share a store divide segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
@@ -507,12 +557,25 @@ settings! {
     }
 }
 
+mod brokers;
+
+pub use brokers::{BrokerSettings, EventSettings, IntakeSettings};
+
 settings! {
     /// Where processes that serve no requests about jobs report their health.
     pub struct HealthSettings {
         /// Address where `punctual scheduler` and `punctual worker` serve /livez, /readyz and /metrics; by default 127.0.0.1:7071 for a scheduler, and none for a worker
         listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
             "With tls_cert it uses TLS. An address other than loopback needs tls_cert and tls_key, or insecure_http. /metrics needs a token, the others do not.";
+    }
+}
+
+settings! {
+    /// Where time zones come from.
+    pub struct TimeSettings {
+        /// A directory with compiled time zone data, such as /usr/share/zoneinfo, to use instead of the built-in data
+        tzdata_dir: Option<PathBuf> = "time.tzdata_dir", unset("/usr/share/zoneinfo"),
+            "Read once at startup; restart to use newer data. Use the same data for all processes: `punctual nodes` warns of different versions. After a change the leader computes the next run of every recurring job again, and logs those that moved.";
     }
 }
 
@@ -538,7 +601,12 @@ tables! {
         store: StoreSettings,
         logs: LogsSettings,
         secrets: SecretsSettings,
+        notify: NotificationSettings,
         coordination: CoordinationSettings,
+        broker: BrokerSettings,
+        time: TimeSettings,
+        events: EventSettings,
+        intake: IntakeSettings,
     }
 }
 
@@ -552,7 +620,11 @@ tables! {
         store: StoreSettings,
         logs: LogsSettings,
         secrets: SecretsSettings,
+        notify: NotificationSettings,
         coordination: CoordinationSettings,
+        broker: BrokerSettings,
+        time: TimeSettings,
+        intake: IntakeSettings,
     }
 }
 
@@ -565,7 +637,12 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        secrets: SecretsSettings,
+        notify: NotificationSettings,
         coordination: CoordinationSettings,
+        broker: BrokerSettings,
+        time: TimeSettings,
+        events: EventSettings,
     }
 }
 
@@ -581,6 +658,8 @@ tables! {
         logs: LogsSettings,
         secrets: SecretsSettings,
         coordination: CoordinationSettings,
+        broker: BrokerSettings,
+        time: TimeSettings,
     }
 }
 
@@ -601,36 +680,4 @@ pub fn all() -> Vec<&'static Setting> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_and_examples_are_right() {
-        for setting in all() {
-            let text = match setting.default {
-                Default::Is(text) => text,
-                Default::Unset { such_as } => such_as,
-            };
-            let read = (setting.check)(&Raw::word(text), Path::new(""));
-            assert!(read.is_ok(), "{}: {read:?}", setting.key);
-        }
-    }
-
-    #[test]
-    fn names_of_flags_and_variables_follow_from_the_key() {
-        let names = |key: &str| {
-            let setting = all().into_iter().find(|setting| setting.key == key).unwrap();
-            (setting.flag(), setting.variable())
-        };
-        let expect = |flag: &str, variable: &str| (flag.to_owned(), variable.to_owned());
-        assert_eq!(names("drain_grace"), expect("drain-grace", "PUNCTUAL_DRAIN_GRACE"));
-        assert_eq!(names("http.ca_file"), expect("http-ca-file", "PUNCTUAL_HTTP_CA_FILE"));
-        assert_eq!(names("client.token_file"), expect("token-file", "PUNCTUAL_TOKEN_FILE"));
-        assert_eq!(names("store.url"), expect("store", "PUNCTUAL_STORE"));
-        assert_eq!(names("store.replica"), expect("store-replica", "PUNCTUAL_STORE_REPLICA"));
-        let mut variables: Vec<String> = all().iter().map(|setting| setting.variable()).collect();
-        variables.sort();
-        variables.dedup();
-        assert_eq!(variables.len(), all().len(), "two settings share a variable");
-    }
-}
+mod tests;

@@ -532,6 +532,11 @@ pub trait ListItem: Sized {
     fn read(text: &str) -> Result<Self, String>;
 
     fn written(&self) -> String;
+
+    /// Resolves paths in it relative to the directory of its file.
+    fn seen_from(self, _directory: &Path) -> Self {
+        self
+    }
 }
 
 impl<T: ListItem> Value for Vec<T> {
@@ -558,6 +563,10 @@ impl<T: ListItem> Value for Vec<T> {
 
     fn written(&self) -> Json {
         self.iter().map(|item| Json::from(item.written())).collect()
+    }
+
+    fn seen_from(self, directory: &Path) -> Self {
+        self.into_iter().map(|item| item.seen_from(directory)).collect()
     }
 }
 

@@ -33,6 +33,7 @@ pub fn unknown_variables(command_line: &clap::Command) -> Vec<String> {
 fn known(command_line: &clap::Command) -> BTreeSet<String> {
     let mut known: BTreeSet<String> = settings::all().iter().map(|setting| setting.variable()).collect();
     known.extend(OF_JOBS.map(str::to_owned));
+    known.insert(crate::output::TIMES_VARIABLE.to_owned());
     add_of_arguments(command_line, &mut known);
     known
 }

@@ -20,10 +20,7 @@ mod zookeeper;
 
 pub use etcd::EtcdCoordination;
 pub use open::{CoordinationOpenError, StoreSide, open};
-pub use options::{
-    ClientCertificate, CoordinationOptions, EtcdOptions, HostAndPort, Login, RedisOptions, Secret, Tls,
-    UrlError, ZooKeeperOptions,
-};
+pub use options::{CoordinationOptions, EtcdOptions, RedisOptions, ZooKeeperOptions};
 pub use redis::RedisCoordination;
 pub use store::StoreCoordination;
 pub use zookeeper::ZooKeeperCoordination;

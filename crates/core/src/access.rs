@@ -5,14 +5,12 @@ use crate::job::{DEFAULT_OWNER, InvalidField};
 use crate::limits;
 use crate::names::name_problem;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// An enum whose variants have words that users write: in requests, configuration and stored documents.
 macro_rules! words {
     ($(#[$about:meta])* $enum:ident ($what:literal) { $($(#[$doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $enum {
             $($(#[$doc])* #[serde(rename = $word)] $variant),*
         }
@@ -25,13 +23,13 @@ macro_rules! words {
             }
         }
 
-        impl fmt::Display for $enum {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.word())
             }
         }
 
-        impl FromStr for $enum {
+        impl std::str::FromStr for $enum {
             type Err = String;
 
             fn from_str(word: &str) -> Result<Self, String> {
@@ -43,6 +41,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! {
     /// What a use case needs.
@@ -71,6 +70,10 @@ words! {
         SecretsRead = "secrets:read",
         /// Set, remove and re-encrypt secrets.
         SecretsWrite = "secrets:write",
+        /// See channels, rules, silences, alerts and deliveries, without their secrets.
+        NotificationsRead = "notifications:read",
+        /// Set channels, rules and silences, acknowledge alerts, and send messages again.
+        NotificationsWrite = "notifications:write",
         /// Open worker sessions and run jobs.
         Work = "work:run",
     }
@@ -90,12 +93,14 @@ words! {
 impl Role {
     pub fn permissions(self) -> PermissionSet {
         use Permission::{
-            AuditRead, ClockWrite, JobsRead, JobsWrite, PayloadRead, QueuesWrite, SecretsRead, SecretsWrite,
-            ServerRead, Work, WorkersWrite,
+            AuditRead, ClockWrite, JobsRead, JobsWrite, NotificationsRead, NotificationsWrite, PayloadRead,
+            QueuesWrite, SecretsRead, SecretsWrite, ServerRead, Work, WorkersWrite,
         };
         let own: &[Permission] = match self {
-            Role::Viewer => &[JobsRead, ServerRead],
-            Role::Submitter => &[JobsRead, ServerRead, PayloadRead, JobsWrite, SecretsRead],
+            Role::Viewer => &[JobsRead, ServerRead, NotificationsRead],
+            Role::Submitter => {
+                &[JobsRead, ServerRead, PayloadRead, JobsWrite, SecretsRead, NotificationsRead]
+            }
             Role::Operator => &[
                 JobsRead,
                 ServerRead,
@@ -107,6 +112,8 @@ impl Role {
                 AuditRead,
                 SecretsRead,
                 SecretsWrite,
+                NotificationsRead,
+                NotificationsWrite,
             ],
             Role::Admin => Permission::ALL,
             Role::Worker => &[Work],
@@ -130,7 +137,7 @@ impl Role {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PermissionSet(u16);
+pub struct PermissionSet(u32);
 
 impl PermissionSet {
     pub fn has(self, permission: Permission) -> bool {
@@ -162,8 +169,8 @@ impl FromIterator<Permission> for PermissionSet {
     }
 }
 
-fn bit(permission: Permission) -> u16 {
-    1 << permission as u16
+fn bit(permission: Permission) -> u32 {
+    1 << permission as u32
 }
 
 /// Which jobs the permissions of a principal apply to. The default is everything.
@@ -368,12 +375,15 @@ mod tests {
     fn each_role_has_exactly_its_permissions() {
         let words =
             |role: Role| role.permissions().iter().map(Permission::word).collect::<Vec<_>>().join(" ");
-        assert_eq!(words(Role::Viewer), "jobs:read server:read");
-        assert_eq!(words(Role::Submitter), "jobs:read payload:read jobs:write server:read secrets:read");
+        assert_eq!(words(Role::Viewer), "jobs:read server:read notifications:read");
+        assert_eq!(
+            words(Role::Submitter),
+            "jobs:read payload:read jobs:write server:read secrets:read notifications:read"
+        );
         assert_eq!(
             words(Role::Operator),
             "jobs:read payload:read jobs:write server:read queues:write workers:write clock:write audit:read \
-             secrets:read secrets:write"
+             secrets:read secrets:write notifications:read notifications:write"
         );
         assert_eq!(words(Role::Worker), "work:run");
         assert_eq!(Role::Admin.permissions().iter().count(), Permission::ALL.len());

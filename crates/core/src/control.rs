@@ -4,15 +4,20 @@
 //!
 //! A verb whose goal is already met changes nothing and succeeds, so that it can be repeated.
 
+mod adjust;
+
+pub use adjust::{Backfill, NextRun};
+
 use crate::defects::{Defect, planted};
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
 use crate::job::{Job, JobSpec, JobStatus, StoredStatus};
-use crate::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags, Origin, Settled, Terms};
+use crate::occurrence::{Cancelled, Live, LiveState, OccurrenceFlags, Origin, RunInput, Settled, Terms};
 use crate::ports::DeadLetter;
 use crate::rank::rank;
 use crate::schedule::{OverlapPolicy, Schedule, ScheduleState, SkipRange, scheduled};
 use crate::time::Timestamp;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job with its schedule state and its open occurrences, ordered by occurrence number.
@@ -34,13 +39,29 @@ pub enum Verb {
     Trigger {
         /// Runs next to open occurrences, whatever the job's overlap policy.
         despite_overlap: bool,
+        input: Option<Arc<RunInput>>,
+        /// The nominal time of the occurrence; `None` for now.
+        scheduled_time: Option<Timestamp>,
     },
+    /// Skips the next occurrence of its schedule.
+    SkipNext(NextRun),
+    /// Runs the next occurrence of its schedule at another time.
+    RunNextAt {
+        next: NextRun,
+        at: Timestamp,
+    },
+    /// Runs past occurrences of its schedule again.
+    Backfill(Backfill),
+    /// Adds an occurrence now, unless one was added after this number: repeating it adds nothing.
+    TriggerAfter(u32),
     /// Redrives its latest dead-lettered occurrence.
     Retry,
     /// Stops firing, drops waiting occurrences, and asks running ones to stop.
     Cancel,
     /// Cancels and hides it; it is removed when no live row is left.
     Delete,
+    /// Moves the next time of its schedule to where it is by other time zone data. Nothing changes if it is still right.
+    Retime,
     /// Stores the same payload under another key. For users, nothing changes.
     Reseal(Box<Reseal>),
 }
@@ -59,6 +80,24 @@ pub struct Update {
     pub spec: JobSpec,
     /// The version that the new description is based on; `None` to replace any version.
     pub expected_version: Option<u32>,
+}
+
+impl Verb {
+    /// A run now with everything as the job describes it.
+    pub const fn trigger(despite_overlap: bool) -> Self {
+        Verb::Trigger { despite_overlap, input: None, scheduled_time: None }
+    }
+}
+
+/// A run that a user asks for.
+struct RequestedRun {
+    input: Option<Arc<RunInput>>,
+    scheduled_time: Timestamp,
+}
+
+/// The last occurrence number that a job has assigned.
+pub fn last_number(job: &Job, schedule: Option<&ScheduleState>) -> u32 {
+    schedule.map(|schedule| schedule.numbered).or(job.numbered).unwrap_or(1)
 }
 
 /// All changes of a verb, made in one commit. Empty by default.
@@ -107,8 +146,23 @@ pub enum Refusal {
     QueueFull,
     #[error("the number of open occurrences of the job has reached its limit")]
     Backlog,
+    /// Another occurrence was added since the job was read; the last one has this number.
+    #[error("the job has got occurrence {0} meanwhile")]
+    Numbered(u32),
     #[error("no occurrence of the job is dead")]
     NothingDead,
+    /// The job runs once, or its schedule is over.
+    #[error("the job has no schedule with further occurrences")]
+    NothingNext,
+    #[error("the next occurrence of the job is another one")]
+    NotNext,
+    /// The occurrence after the next one.
+    #[error("the occurrence after the next one is due at {0}")]
+    BeyondNext(Timestamp),
+    #[error("the schedule has no past occurrence in that range")]
+    NothingToBackfill,
+    #[error("missed occurrences, or those of a backfill, are still to run")]
+    ReplayUnderWay,
     /// To become unfinished again, the job would need its unique key, which another job now holds.
     #[error("job {0} now has the unique key")]
     KeyTaken(JobId),
@@ -128,7 +182,20 @@ impl LoadedJob {
             Verb::Update(update) => self.updated(update, now),
             Verb::Pause => self.paused(),
             Verb::Resume => self.resumed(now),
-            Verb::Trigger { despite_overlap } => self.triggered(*despite_overlap, now),
+            Verb::Trigger { despite_overlap, input, scheduled_time } => {
+                let run =
+                    RequestedRun { input: input.clone(), scheduled_time: scheduled_time.unwrap_or(now) };
+                self.triggered(*despite_overlap, run, now)
+            }
+            Verb::SkipNext(next) => self.skipped_next(*next, now),
+            Verb::RunNextAt { next, at } => self.run_next_at(*next, *at, now),
+            Verb::Backfill(backfill) => self.backfilled(*backfill, now),
+            Verb::TriggerAfter(number) if *number != self.numbered() => {
+                Err(Refusal::Numbered(self.numbered()))
+            }
+            Verb::TriggerAfter(_) => {
+                self.triggered(false, RequestedRun { input: None, scheduled_time: now }, now)
+            }
             Verb::Retry => {
                 self.refuse_cancelled()?;
                 self.redriven(dead.ok_or(Refusal::NothingDead)?, now)
@@ -136,6 +203,10 @@ impl LoadedJob {
             Verb::Cancel => self.cancelled(now),
             Verb::Delete if self.job.mark == StoredStatus::Deleted => Ok(Change::default()),
             Verb::Delete => Ok(self.ended(StoredStatus::Deleted, now)),
+            Verb::Retime => {
+                let retimed = self.schedule.as_ref().and_then(|schedule| schedule.retimed(now));
+                Ok(Change { schedule: retimed.into(), ..Change::default() })
+            }
             Verb::Reseal(reseal) => Ok(self.resealed(reseal)),
         }
     }
@@ -228,7 +299,7 @@ impl LoadedJob {
         stopped.collect()
     }
 
-    fn triggered(&self, despite_overlap: bool, now: Timestamp) -> Result<Change, Refusal> {
+    fn triggered(&self, despite_overlap: bool, run: RequestedRun, now: Timestamp) -> Result<Change, Refusal> {
         self.refuse_cancelled()?;
         let settings = &self.job.spec.settings;
         let overlap = settings.overlap();
@@ -248,10 +319,11 @@ impl LoadedJob {
             OverlapPolicy::Queue => true,
         };
         let number = self.numbered() + 1;
-        let live = self.occurrence(number, now, Origin::Trigger, now);
+        let live = self.occurrence(number, run.scheduled_time, Origin::Trigger, now);
         let expires_at = settings.expires_at(now).filter(|at| *at > now);
         let exempt = self.status() == JobStatus::Paused;
-        let live = Live { expires_at, flags: OccurrenceFlags { exempt, ..live.flags }, ..live };
+        let flags = OccurrenceFlags { exempt, ..live.flags };
+        let live = Live { expires_at, flags, input: run.input, ..live };
         self.add(&mut change, if is_gated { gated(live) } else { live });
         self.number(&mut change, number);
         Ok(change)
@@ -268,7 +340,8 @@ impl LoadedJob {
         let number = dead.occurrence.number;
         let live = self.occurrence(number, dead.scheduled_time, dead.origin, now);
         let flags = OccurrenceFlags { noted: dead.noted, ..live.flags };
-        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, flags, ..live };
+        let input = RunInput::redriven(dead.input.as_ref());
+        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, flags, input, ..live };
         if !self.open.is_empty() && overlap.policy != OverlapPolicy::Allow {
             live = gated(live);
         }
@@ -311,8 +384,8 @@ impl LoadedJob {
                 })
             }));
         }
-        let mut others = self.open.iter().chain([&live]);
-        let followed = live.flags.followed || others.any(|live| live.is_closed_by(Gate::Overlap));
+        let is_behind = |live: &Live| live.is_closed_by(Gate::Overlap);
+        let followed = live.flags.followed || is_behind(&live) || self.open.iter().any(is_behind);
         change.live.push(LiveChange::Add(Live { flags: OccurrenceFlags { followed, ..live.flags }, ..live }));
         if self.job.mark != self.mark_again() {
             change.job = Some(Job { mark: self.mark_again(), ..self.job.clone() });
@@ -343,8 +416,7 @@ impl LoadedJob {
 
     /// The last assigned occurrence number.
     fn numbered(&self) -> u32 {
-        let counted = self.schedule.as_ref().map(|schedule| schedule.numbered);
-        counted.or(self.job.numbered).unwrap_or(1)
+        last_number(&self.job, self.schedule.as_ref())
     }
 
     fn refuse_cancelled(&self) -> Result<(), Refusal> {

@@ -78,6 +78,37 @@ impl fmt::Display for JobId {
     }
 }
 
+/// An operation on many jobs: a UUID version 7, like the id of a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(JobId);
+
+impl OperationId {
+    pub fn new(now: Timestamp, entropy: u64) -> Self {
+        OperationId(JobId::new(now, entropy))
+    }
+
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl FromStr for OperationId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "the id of an operation (a UUID)";
+        text.parse()
+            .map(OperationId)
+            .map_err(|_: ParseIdError| ParseIdError { expected, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// One nominal fire of a job. Its text form is also the idempotency key that handlers receive: it is the same
 /// for every attempt and every redrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,7 +201,7 @@ macro_rules! text_id {
         }
     )*};
 }
-text_id!(JobId, OccurrenceId, ExecutionId);
+text_id!(JobId, OperationId, OccurrenceId, ExecutionId);
 
 /// One start of a worker. Assigned by the store, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,6 +4,8 @@ use crate::ids::JobId;
 use crate::lifecycle::Status;
 use crate::limits;
 use crate::names::{line_problem, name_problem, path_name_problem};
+use crate::notify::NotifySettings;
+use crate::payload_schema::job_type_problem;
 use crate::retry::RetryPolicy;
 use crate::schedule::{Overlap, OverlapPolicy, Schedule};
 use crate::time::Timestamp;
@@ -127,6 +129,22 @@ pub struct Settings {
     pub depends_on: Vec<JobId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The channels that are notified about it.
+    #[serde(skip_serializing_if = "NotifySettings::is_empty")]
+    pub notify: NotifySettings,
+    #[serde(skip_serializing_if = "is_default")]
+    pub result_overflow: ResultOverflow,
+}
+
+/// What happens to a command's result of more than [`limits::RESULT_BYTES_MAX`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultOverflow {
+    /// Its beginning is kept, marked as such.
+    #[default]
+    Truncate,
+    /// The execution fails permanently.
+    Fail,
 }
 
 /// When an occurrence that has not started expires.
@@ -190,6 +208,8 @@ impl Default for Settings {
             concurrency_key: None,
             depends_on: Vec::new(),
             tags: Vec::new(),
+            notify: NotifySettings::default(),
+            result_overflow: ResultOverflow::default(),
         }
     }
 }
@@ -268,7 +288,7 @@ impl JobSpec {
         let mut problems = Vec::new();
         for (field, fix) in [
             ("name", name_problem(&self.name)),
-            ("job_type", name_problem(&self.job_type)),
+            ("job_type", job_type_problem(&self.job_type)),
             ("queue", path_name_problem(&self.queue)),
             ("owner_id", name_problem(&self.owner)),
         ] {
@@ -311,6 +331,7 @@ impl JobSpec {
         if let Some((field, fix)) = settings.retry.problem() {
             problems.push(InvalidField::new(field, fix));
         }
+        problems.extend(settings.notify.problems());
         problems.extend(settings.schedule.problems());
         settings.check_control(&mut problems);
         if problems.is_empty() { Ok(()) } else { Err(problems) }

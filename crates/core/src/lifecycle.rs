@@ -31,10 +31,12 @@ pub enum Status {
     Skipped,
     /// Never started: its expiry passed.
     Expired,
+    /// Its handler put it off: neither a success nor a failure, and the occurrence continues.
+    Snoozed,
 }
 
 impl Status {
-    pub const ALL: [Status; 7] = [
+    pub const ALL: [Status; 8] = [
         Status::Succeeded,
         Status::Failed,
         Status::TimedOut,
@@ -42,7 +44,22 @@ impl Status {
         Status::Lost,
         Status::Skipped,
         Status::Expired,
+        Status::Snoozed,
     ];
+
+    /// As users read it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Status::Succeeded => "SUCCEEDED",
+            Status::Failed => "FAILED",
+            Status::TimedOut => "TIMED_OUT",
+            Status::Cancelled => "CANCELLED",
+            Status::Lost => "LOST",
+            Status::Skipped => "SKIPPED",
+            Status::Expired => "EXPIRED",
+            Status::Snoozed => "SNOOZED",
+        }
+    }
 
     /// Whether the handler was started and did not succeed. A cancelled execution is no failure.
     pub const fn is_failure(self) -> bool {
@@ -60,11 +77,19 @@ pub enum Ending {
     Cancelled,
     /// The session that held it stopped sending heartbeats.
     Lost,
+    /// The handler asked to run again later.
+    Snoozed,
 }
 
 impl Ending {
-    pub const ALL: [Ending; 5] =
-        [Ending::Succeeded, Ending::Failed, Ending::TimedOut, Ending::Cancelled, Ending::Lost];
+    pub const ALL: [Ending; 6] = [
+        Ending::Succeeded,
+        Ending::Failed,
+        Ending::TimedOut,
+        Ending::Cancelled,
+        Ending::Lost,
+        Ending::Snoozed,
+    ];
 
     const fn status(self) -> Status {
         match self {
@@ -73,6 +98,7 @@ impl Ending {
             Ending::TimedOut => Status::TimedOut,
             Ending::Cancelled => Status::Cancelled,
             Ending::Lost => Status::Lost,
+            Ending::Snoozed => Status::Snoozed,
         }
     }
 }

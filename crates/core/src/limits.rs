@@ -1,6 +1,12 @@
 //! Every limit of Punctual, by name, with its unit last. The comment of each says what happens when it is
 //! reached.
 
+mod brokers;
+mod observe;
+
+pub use brokers::*;
+pub use observe::*;
+
 use std::time::Duration;
 
 /// Bytes of a job's name, type, queue, owner, tags and keys, and of a worker's name. Longer ones are rejected
@@ -26,6 +32,21 @@ pub const SUBMIT_BATCH_MAX: usize = 10_000;
 pub const MAX_RETRIES_MAX: u32 = 1_000;
 /// Steps of a retry ladder. More are rejected.
 pub const RETRY_STEPS_MAX: usize = 100;
+/// How far in the future a handler may choose its next attempt, and how long it may snooze. A report with more is
+/// rejected; a command or web call that asks for more gets this.
+pub const CHOSEN_DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
+/// Schedules of one job. More are rejected.
+pub const SCHEDULES_OF_JOB_MAX: usize = 16;
+/// The shortest distance between two occurrences of one of several schedules of a job. Closer ones are rejected.
+pub const SCHEDULES_SPACING_MIN: Duration = Duration::from_secs(60);
+/// How often the leader checks whether the time zone data has changed, and how soon after a failure or while it does
+/// not lead.
+pub const RETIME_INTERVAL: Duration = Duration::from_secs(300);
+pub const RETIME_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Files that a directory of time zone data may contain. More are rejected.
+pub const ZONE_FILES_MAX: usize = 5_000;
+/// Snoozes of one occurrence. One more is a failure.
+pub const SNOOZES_MAX: u32 = 100;
 /// Longest timeout of one attempt. Longer ones are rejected.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Shortest interval of a recurring job. Shorter ones are rejected.
@@ -211,6 +232,8 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HTTP_ERROR_BODY_BYTES_MAX: usize = 512;
 /// How long a failed call waits for those bytes.
 pub const HTTP_ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The longest `Retry-After` that a web call follows. A longer one counts as this.
+pub const HTTP_RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How long a web call may take to resolve, connect to and handshake with its server. Then it fails and is
 /// retried.
 pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -220,6 +243,13 @@ pub const HTTP_IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// Occurrences that one preview may show. A larger `count` is rejected.
 pub const PREVIEW_MAX: usize = 1_000;
+/// Fires that one page of the calendar lists, beyond those of its last job. The next page continues.
+pub const FIRES_MAX: usize = 10_000;
+/// Fires of each job that the calendar lists by default. More are only counted.
+pub const FIRES_PER_JOB_DEFAULT: usize = 100;
+/// How far the calendar looks by default, and at most. A longer range is rejected.
+pub const FIRES_RANGE_DEFAULT: Duration = Duration::from_secs(86_400);
+pub const FIRES_RANGE_MAX: Duration = Duration::from_secs(400 * 86_400);
 /// Longest jitter of a recurring job. A longer one is rejected.
 pub const JITTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Longest grace for late occurrences. Longer ones are rejected.
@@ -464,6 +494,35 @@ pub const CHECK_ROWS: usize = 64;
 /// Problems that are listed for one damaged file. The check stops there.
 pub const DAMAGE_LISTED_MAX: usize = 20;
 
+/// Pages of jobs that a sorted list compares. If there are more, the answer says so.
+pub const SORTED_PAGES_MAX: usize = 10;
+/// Values that a filter may exclude, of each kind. More are rejected.
+pub const EXCLUDED_VALUES_MAX: usize = 32;
+/// Items of one step of an operation on many jobs; the rest follow in the next steps.
+pub const BULK_STEP_MAX: usize = 100;
+/// Jobs or executions that are counted before an operation starts. If there are more, the answer says so.
+pub const BULK_COUNTED_MAX: usize = 10_000;
+/// Pages that are read to count them. If there are more, the answer says so.
+pub const BULK_COUNTED_PAGES_MAX: usize = 100;
+/// Items that the answer to a dry run shows.
+pub const BULK_SAMPLE_MAX: usize = 10;
+/// Refusals that an operation lists. Further ones are only counted.
+pub const BULK_REFUSALS_MAX: usize = 100;
+/// Bytes of the reason of a refusal. The rest is cut off.
+pub const BULK_REASON_BYTES_MAX: usize = 300;
+/// Bytes of the filter and of the patch of an operation. Larger ones are rejected.
+pub const BULK_TEXT_BYTES_MAX: usize = 256 * 1024;
+/// Occurrences that are searched for the trigger of an operation that was interrupted.
+pub const BULK_TRIGGER_SEARCH_MAX: u32 = 50;
+/// Operations that run at the same time. A further one is rejected.
+pub const OPERATIONS_RUNNING_MAX: usize = 20;
+/// How long finished operations are kept.
+pub const OPERATIONS_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// How often the leader scans for operations that it was not notified of.
+pub const OPERATIONS_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the leader deletes old operations.
+pub const OPERATIONS_RETAIN_INTERVAL: Duration = Duration::from_secs(3_600);
+
 /// Patterns for queues, and for job types, that the scope of a token or user may have.
 pub const SCOPE_PATTERNS_MAX: usize = 100;
 /// Tokens that a store may hold, without the sessions of browsers.
@@ -504,6 +563,18 @@ pub const SECRET_KEYS_MAX: usize = 10;
 pub const SECRET_HOLDERS_MAX: usize = 10_000;
 /// How long a node that knows of no secret assumes that there is none before it looks again.
 pub const SECRETS_ABSENT_FOR: Duration = Duration::from_secs(1);
+
+/// Executions that one search of logs examines. The answer says how far it looked.
+pub const LOG_SEARCH_EXECUTIONS_MAX: usize = 2_000;
+/// Lines that one search of logs reads. The answer says how far it looked.
+pub const LOG_SEARCH_LINES_MAX: usize = 200_000;
+
+/// Bytes of the schema of a job type. Larger ones are rejected.
+pub const JOB_TYPE_SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// Job types with a schema. More are rejected.
+pub const JOB_TYPES_MAX: usize = 1_000;
+/// How long a node checks payloads by the schemas that it has read before it reads them again.
+pub const JOB_TYPES_KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// Principals, owners or addresses whose use of a quota is counted one by one. While all of them are in use,
 /// the remaining ones are counted together.
@@ -548,3 +619,36 @@ pub const AUDIT_REFUSALS_PERIOD: Duration = Duration::from_secs(60);
 /// Refused requests that wait to be written to the audit log, and tokens whose refused requests are counted.
 /// Further ones are only logged.
 pub const AUDIT_REFUSALS_WAITING_MAX: usize = 1_000;
+
+/// Bytes of the name of a stored document, such as a calendar or a channel.
+pub const DOCUMENT_NAME_BYTES_MAX: usize = 250;
+/// Bytes of the body of a stored document.
+pub const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Saved views of one token or user. Saving another one is a 409.
+pub const VIEWS_OF_CALLER_MAX: usize = 100;
+/// Bytes of the query of a saved view, and of the name of its page. Longer ones are rejected.
+pub const VIEW_QUERY_BYTES_MAX: usize = 4_096;
+pub const VIEW_PAGE_BYTES_MAX: usize = 40;
+
+/// Weekdays, dates and times in all entries of one calendar.
+pub const CALENDAR_ENTRIES_MAX: usize = 5_000;
+/// Characters of an event's summary that an import keeps.
+pub const CALENDAR_SUMMARY_CHARS_MAX: usize = 120;
+/// Calendars of one server. Setting another one is a 409.
+pub const CALENDARS_MAX: usize = 500;
+/// Calendars that one job may name.
+pub const CALENDARS_OF_JOB_MAX: usize = 8;
+/// Occurrences that are looked at in search of the next one that no calendar excludes. After that, none is shown.
+pub const CALENDAR_STEPS_MAX: usize = 10_000;
+/// How long a node uses calendars before it reads them again.
+pub const CALENDARS_REFRESH: Duration = Duration::from_secs(5);
+/// Bytes of an iCalendar file.
+pub const ICALENDAR_BYTES_MAX: usize = 1024 * 1024;
+/// The most occurrences that `COUNT` of a recurrence rule may name: they are counted when the job is submitted.
+pub const RRULE_COUNT_MAX: u32 = 10_000;
+/// Occurrences of one backfill, and how many there are if nothing is set.
+pub const BACKFILL_MAX: u32 = 10_000;
+pub const BACKFILL_DEFAULT: u32 = 1_000;
+/// Occurrences that the answer to a backfill lists.
+pub const BACKFILL_SHOWN_MAX: usize = 20;

@@ -10,10 +10,13 @@ use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::job::{Priority, Settings, StoredStatus};
 use crate::lifecycle::{Ending, Event, Refused, State, Status, step};
 use crate::limiter::LimiterId;
+use crate::limits;
 use crate::rank::rank;
+use crate::retry::ChosenTime;
 use crate::schedule::SkipReason;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What caused an occurrence.
@@ -23,6 +26,51 @@ pub enum Origin {
     Schedule,
     Trigger,
     Backfill,
+}
+
+/// What an occurrence has of its own, because a user has asked for it. Most have nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunInput {
+    /// Replaces the payload of the job for all attempts of this occurrence. JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// It was asked to run at another time than its nominal one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moved: bool,
+    /// The number of the occurrence of the same job that it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
+    /// How often its handlers have snoozed it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snoozes: u32,
+    /// The handler of the attempt before this one has chosen the start of this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chosen: bool,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl RunInput {
+    /// The input of the next attempt.
+    fn next(input: Option<&Arc<RunInput>>, snoozes: u32, chosen: bool) -> Option<Arc<RunInput>> {
+        match input {
+            Some(input) if (input.snoozes, input.chosen) == (snoozes, chosen) => Some(input.clone()),
+            input => {
+                let input = input.map(|input| (**input).clone()).unwrap_or_default();
+                Some(RunInput { snoozes, chosen, ..input })
+                    .filter(|input| *input != RunInput::default())
+                    .map(Arc::new)
+            }
+        }
+    }
+
+    /// The input of a redriven occurrence: its handlers may snooze it as often as those of a new one.
+    pub fn redriven(input: Option<&Arc<RunInput>>) -> Option<Arc<RunInput>> {
+        RunInput::next(input, 0, false)
+    }
 }
 
 /// An open occurrence.
@@ -50,6 +98,8 @@ pub struct Live {
     pub limiter: Option<LimiterId>,
     /// The limiter on whose wait list it is, behind the concurrency gate.
     pub line: Option<LimiterId>,
+    /// Shared, because rows are copied often.
+    pub input: Option<Arc<RunInput>>,
 }
 
 /// Flags for the relations of this occurrence. They are stored in its row, so that the end of an occurrence
@@ -143,6 +193,7 @@ impl Live {
             flags: OccurrenceFlags::default(),
             limiter: None,
             line: None,
+            input: None,
         }
     }
 
@@ -346,16 +397,19 @@ impl Live {
         terms: Option<Terms<'_>>,
         now: Timestamp,
     ) -> Result<Settled, Refused> {
+        let end = if end.ending == Ending::Snoozed { self.within_snoozes(end) } else { end };
         let State::Finished(status) = step(self.state(), Event::End(end.ending))? else {
             unreachable!("an ended run is finished");
         };
+        let chosen = end.next_at.map(|chosen| chosen.from(now));
         let mut finished = self.finished(status, end.started_at, end.completed_at);
         finished.error = end.error;
         finished.result = end.result;
         let next = match status {
             Status::Succeeded => Next::Closed { dead_letter: false, job_mark: None },
             Status::Cancelled => Next::closed_with(StoredStatus::Cancelled, terms),
-            _ if end.retryable => self.retried(&finished, terms, now),
+            Status::Snoozed => self.snoozed(chosen.unwrap_or(now), terms),
+            _ if end.retryable => self.retried(&finished, chosen, terms, now),
             _ => Next::closed_with(StoredStatus::Failed, terms),
         };
         let is_dead = matches!(next, Next::Closed { dead_letter: true, .. });
@@ -374,7 +428,38 @@ impl Live {
         )
     }
 
-    fn retried(&self, finished: &Finished, terms: Option<Terms<'_>>, now: Timestamp) -> Next {
+    fn snoozes(&self) -> u32 {
+        self.input.as_ref().map_or(0, |input| input.snoozes)
+    }
+
+    /// One snooze too many is a failure, so that no occurrence stays open forever.
+    fn within_snoozes(&self, end: ReportedEnd) -> ReportedEnd {
+        if self.snoozes() < limits::SNOOZES_MAX {
+            return end;
+        }
+        let error = format!("the handler asked for more than {} snoozes", limits::SNOOZES_MAX);
+        ReportedEnd { ending: Ending::Failed, error: Some(error), next_at: None, ..end }
+    }
+
+    /// The same occurrence later, not charged. It expires meanwhile if its expiry comes first.
+    fn snoozed(&self, until: Timestamp, terms: Option<Terms<'_>>) -> Next {
+        let Some(terms) = terms else { return Next::Closed { dead_letter: false, job_mark: None } };
+        Next::Retry(Live {
+            attempt: self.attempt + 1,
+            state: LiveState::Waiting(self.gates_under(Some(terms), Gates::only(Gate::Time))),
+            available_at: until,
+            input: RunInput::next(self.input.as_ref(), self.snoozes() + 1, true),
+            ..self.clone()
+        })
+    }
+
+    fn retried(
+        &self,
+        finished: &Finished,
+        chosen: Option<Timestamp>,
+        terms: Option<Terms<'_>>,
+        now: Timestamp,
+    ) -> Next {
         let charged = self.charged + 1;
         let (status, error) = (finished.status, finished.error.as_deref());
         let may_retry = |terms: &Terms<'_>| {
@@ -386,13 +471,16 @@ impl Live {
         if planted(Defect::LoseRetry) {
             return Next::Closed { dead_letter: false, job_mark: None };
         }
-        let next = Live { attempt: self.attempt + 1, charged, ..self.clone() };
+        let input = RunInput::next(self.input.as_ref(), self.snoozes(), chosen.is_some());
+        let next = Live { attempt: self.attempt + 1, charged, input, ..self.clone() };
         let next = match status {
             // The worker failed, not necessarily the job: retry at once, with the old rank.
             Status::Lost => Live { state: self.ready_under(Some(terms)), available_at: now, ..next },
             _ => Live {
                 state: LiveState::Waiting(self.gates_under(Some(terms), Gates::only(Gate::Time))),
-                available_at: now.plus(terms.settings.retry.delay(charged, self.id)).min(Timestamp::MAX),
+                available_at: chosen.unwrap_or_else(|| {
+                    now.plus(terms.settings.retry.delay(charged, self.id)).min(Timestamp::MAX)
+                }),
                 ..next
             },
         };
@@ -426,6 +514,7 @@ impl Live {
             reason: None,
             error: None,
             result: None,
+            input: self.input.clone(),
         }
     }
 }
@@ -444,6 +533,8 @@ pub struct ReportedEnd {
     pub ending: Ending,
     /// Whether another attempt may succeed.
     pub retryable: bool,
+    /// When the handler wants to run again, after a failure or a snooze.
+    pub next_at: Option<ChosenTime>,
     pub started_at: Option<Timestamp>,
     pub completed_at: Timestamp,
     pub error: Option<String>,
@@ -473,6 +564,7 @@ impl ReportedEnd {
         ReportedEnd {
             ending: Ending::Lost,
             retryable: true,
+            next_at: None,
             started_at: Some(claimed_at),
             completed_at: now,
             error: Some(WORKER_SILENT.to_owned()),
@@ -546,6 +638,7 @@ pub struct Finished {
     pub error: Option<String>,
     /// JSON text.
     pub result: Option<String>,
+    pub input: Option<Arc<RunInput>>,
 }
 
 #[cfg(test)]

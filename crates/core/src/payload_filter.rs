@@ -1,10 +1,11 @@
 //! A filter on a field of payloads. It reads the plain text of a payload, so it is the same for all databases.
 
 use crate::limits;
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 /// Matches payloads in which a field has a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadFilter {
     /// The keys of objects, separated by dots.
     path: String,
@@ -16,8 +17,7 @@ impl PayloadFilter {
     pub fn new(path: impl Into<String>, value: impl Into<String>) -> Result<Self, String> {
         let (path, value) = (path.into(), value.into());
         if path.split('.').any(str::is_empty) {
-            return Err("must name a field of the payload, such as payload.customer or payload.customer.id"
-                .to_owned());
+            return Err(NO_FIELD.to_owned());
         }
         for (what, text) in [("the field", &path), ("the value", &value)] {
             let (bytes, most) = (text.len(), limits::PAYLOAD_FILTER_BYTES_MAX);
@@ -36,19 +36,8 @@ impl PayloadFilter {
     /// Whether the field of this payload has the value: a string with this text, or a number, a boolean or null that
     /// is written so.
     pub fn matches(&self, payload: &str) -> bool {
-        serde_json::from_str(payload).is_ok_and(|payload| self.is_below(&payload, &self.path))
-    }
-
-    fn is_below(&self, value: &Value, path: &str) -> bool {
-        let Value::Object(members) = value else { return false };
-        if members.get(path).is_some_and(|member| self.is_value(member)) {
-            return true;
-        }
-        // A key may contain dots itself.
-        let mut dots = path.match_indices('.').map(|(place, _)| place);
-        dots.any(|dot| {
-            members.get(&path[..dot]).is_some_and(|member| self.is_below(member, &path[dot + 1..]))
-        })
+        let is_value = |found: &Value| self.is_value(found);
+        serde_json::from_str(payload).is_ok_and(|payload| is_below(&payload, &self.path, &is_value))
     }
 
     fn is_value(&self, found: &Value) -> bool {
@@ -62,6 +51,45 @@ impl PayloadFilter {
             Value::Array(_) | Value::Object(_) => false,
         }
     }
+}
+
+const NO_FIELD: &str = "must name a field of the payload, such as payload.customer or payload.customer.id";
+
+/// Matches payloads that have a field, whatever its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PayloadField(String);
+
+impl PayloadField {
+    /// The error is to be appended to the name of the parameter: "must …".
+    pub fn new(path: impl Into<String>) -> Result<Self, String> {
+        let path = path.into();
+        if path.split('.').any(str::is_empty) {
+            return Err("must name a field of the payload, such as customer or customer.id".to_owned());
+        }
+        let (bytes, most) = (path.len(), limits::PAYLOAD_FILTER_BYTES_MAX);
+        if bytes > most {
+            return Err(format!("must have at most {most} bytes, not {bytes}"));
+        }
+        Ok(PayloadField(path))
+    }
+
+    pub fn is_in(&self, payload: &str) -> bool {
+        serde_json::from_str(payload).is_ok_and(|payload| is_below(&payload, &self.0, &|_| true))
+    }
+}
+
+/// Whether a member at this path of an object is one that is looked for.
+fn is_below(value: &Value, path: &str, is_found: &dyn Fn(&Value) -> bool) -> bool {
+    let Value::Object(members) = value else { return false };
+    if members.get(path).is_some_and(is_found) {
+        return true;
+    }
+    // A key may contain dots itself.
+    let mut dots = path.match_indices('.').map(|(place, _)| place);
+    dots.any(|dot| {
+        members.get(&path[..dot]).is_some_and(|member| is_below(member, &path[dot + 1..], is_found))
+    })
 }
 
 /// As whole numbers where both are, because a float holds only some of the large ones.

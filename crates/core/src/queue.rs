@@ -2,8 +2,9 @@
 
 use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
-use crate::limiter::QueueLimits;
+use crate::limiter::{QueueLimits, Rate};
 use crate::limits;
+use std::collections::BTreeMap;
 
 /// All settings of a queue, except its pause.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,6 +13,53 @@ pub struct QueueSettings {
     pub max_depth: Option<u64>,
     /// How many of its executions may run at once and start within a period, and how owners share the queue.
     pub limits: QueueLimits,
+}
+
+/// A change of settings; those that it does not name stay. It is applied in the transaction that stores the settings, so
+/// that two changes at the same time both take effect.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueuePatch {
+    pub max_depth: Option<Option<u64>>,
+    pub concurrency: Option<Option<u32>>,
+    pub rate: Option<Option<Rate>>,
+    pub key_concurrency: Option<Option<u32>>,
+    pub key_rate: Option<Option<Rate>>,
+    /// The weights of these owners; `None` removes one.
+    pub weights: BTreeMap<String, Option<u32>>,
+}
+
+/// New settings, or a change of the stored ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueChange {
+    Replace(QueueSettings),
+    Patch(Box<QueuePatch>),
+}
+
+impl QueueChange {
+    pub fn applied_to(&self, stored: &QueueSettings) -> QueueSettings {
+        let patch = match self {
+            QueueChange::Replace(settings) => return settings.clone(),
+            QueueChange::Patch(patch) => patch,
+        };
+        let QueueSettings { max_depth, limits } = stored.clone();
+        let mut weights = limits.weights;
+        for (owner, weight) in &patch.weights {
+            match weight {
+                Some(weight) => weights.insert(owner.clone(), *weight),
+                None => weights.remove(owner),
+            };
+        }
+        QueueSettings {
+            max_depth: patch.max_depth.unwrap_or(max_depth),
+            limits: QueueLimits {
+                concurrency: patch.concurrency.unwrap_or(limits.concurrency),
+                rate: patch.rate.unwrap_or(limits.rate),
+                key_concurrency: patch.key_concurrency.unwrap_or(limits.key_concurrency),
+                key_rate: patch.key_rate.unwrap_or(limits.key_rate),
+                weights,
+            },
+        }
+    }
 }
 
 /// Why a submit was rejected: the queue is at its maximum depth.
@@ -66,6 +114,27 @@ mod tests {
         }
         assert_eq!(QueueSettings::holding(Some(0)).admit(0), Err(QueueFull { depth: 0, max_depth: 0 }));
         assert_eq!(QueueSettings::default().admit(u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        let mut stored = QueueSettings::holding(Some(7));
+        stored.limits.concurrency = Some(2);
+        stored.limits.weights = BTreeMap::from([("ann".to_owned(), 3), ("bob".to_owned(), 2)]);
+        let patch = QueuePatch {
+            max_depth: Some(None),
+            key_concurrency: Some(Some(1)),
+            weights: BTreeMap::from([("ann".to_owned(), None), ("eve".to_owned(), Some(5))]),
+            ..QueuePatch::default()
+        };
+        let changed = QueueChange::Patch(Box::new(patch)).applied_to(&stored);
+        assert_eq!((changed.max_depth, changed.limits.concurrency), (None, Some(2)));
+        assert_eq!(changed.limits.key_concurrency, Some(1));
+        assert_eq!(changed.limits.weights, BTreeMap::from([("bob".to_owned(), 2), ("eve".to_owned(), 5)]));
+        assert_eq!(
+            QueueChange::Replace(QueueSettings::default()).applied_to(&stored),
+            QueueSettings::default()
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::ids::OccurrenceId;
 use crate::limits;
 use crate::mix::mix;
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -70,6 +71,34 @@ impl RetryPolicy {
     }
 }
 
+/// When a handler wants to run again. It replaces the wait of the policy for the next attempt only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenTime {
+    At(Timestamp),
+    /// So long after the report is accepted.
+    After(Duration),
+}
+
+impl ChosenTime {
+    /// A delay as a handler writes it: `90s`, `10m`, `1h30m`, `2d` or `PT10M`. Days have 24 hours. `None` if it is
+    /// not understood, or negative.
+    pub fn after(text: &str) -> Option<Self> {
+        let span: jiff::Span = text.trim().parse().ok()?;
+        let relative = jiff::SpanRelativeTo::days_are_24_hours();
+        let delay = span.to_duration(relative).ok()?;
+        Duration::try_from(delay).ok().map(ChosenTime::After)
+    }
+
+    /// The start of the next attempt: not in the past, and at most [`limits::CHOSEN_DELAY_MAX`] from now.
+    pub fn from(self, now: Timestamp) -> Timestamp {
+        let chosen = match self {
+            ChosenTime::At(at) => at,
+            ChosenTime::After(delay) => now.plus(delay.min(limits::CHOSEN_DELAY_MAX)),
+        };
+        chosen.max(now).min(now.plus(limits::CHOSEN_DELAY_MAX)).min(Timestamp::MAX)
+    }
+}
+
 /// A number from 0 to 2^32 − 1 that is fixed for this retry of this occurrence.
 fn spread(occurrence: OccurrenceId, retry: u32) -> u32 {
     let bytes = occurrence.job.as_bytes();
@@ -82,7 +111,6 @@ fn spread(occurrence: OccurrenceId, retry: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::ids::JobId;
-    use crate::time::Timestamp;
 
     fn delays(policy: &RetryPolicy, retries: std::ops::RangeInclusive<u32>) -> Vec<f64> {
         let occurrence = JobId::new(Timestamp::EPOCH, 7).occurrence(1);
@@ -96,6 +124,23 @@ mod tests {
             assert!(delay >= base && delay <= base * 1.1, "{delay} is not {base} plus up to a tenth");
         }
         assert!(delays(&RetryPolicy::default(), 1_000..=1_000)[0] <= 3960.0);
+    }
+
+    #[test]
+    fn a_chosen_time_is_neither_in_the_past_nor_too_far_away() {
+        let now = Timestamp::from_micros(1_000_000_000);
+        let minute = Duration::from_secs(60);
+        assert_eq!(ChosenTime::After(minute).from(now), now.plus(minute));
+        assert_eq!(ChosenTime::At(now.plus(minute)).from(now), now.plus(minute));
+        assert_eq!(ChosenTime::At(Timestamp::EPOCH).from(now), now);
+        assert_eq!(ChosenTime::after("1h30m"), Some(ChosenTime::After(90 * minute)));
+        assert_eq!(ChosenTime::after(" P1D "), Some(ChosenTime::After(24 * 60 * minute)));
+        for text in ["", "10", "soon", "-5m", "1mo"] {
+            assert_eq!(ChosenTime::after(text), None, "{text}");
+        }
+        for far in [ChosenTime::After(Duration::MAX), ChosenTime::At(Timestamp::MAX)] {
+            assert_eq!(far.from(now), now.plus(limits::CHOSEN_DELAY_MAX));
+        }
     }
 
     #[test]

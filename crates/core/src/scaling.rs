@@ -27,8 +27,8 @@ impl QueueLoad {
     pub fn of(queue: Option<&str>, depths: &[Depth], sessions: &[SessionRow], now: Timestamp) -> Self {
         let mut load = QueueLoad::default();
         for depth in depths.iter().filter(|depth| queue.is_none_or(|queue| depth.lane.queue() == queue)) {
-            load.queued += depth.queued;
-            load.running += depth.running;
+            load.queued = load.queued.saturating_add(depth.queued);
+            load.running = load.running.saturating_add(depth.running);
             let wait = depth.oldest_queued.map_or(Duration::ZERO, |since| now.since(since));
             load.oldest_wait = load.oldest_wait.max(wait);
         }

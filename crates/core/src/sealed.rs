@@ -4,7 +4,7 @@
 //!
 //! The stored form begins with [`PREFIX`], which no JSON text does, so plain and encrypted rows can be mixed.
 
-use crate::ids::{ExecutionId, JobId, OccurrenceId};
+use crate::ids::{ExecutionId, JobId, OccurrenceId, OperationId};
 use crate::ports::{CipherError, RequestKey, SealedValue, SecretCipher};
 use serde_json::json;
 use std::fmt;
@@ -22,6 +22,7 @@ pub enum SealedPlace<'a> {
     Result(ExecutionId),
     Checkpoint(OccurrenceId),
     Answer(&'a RequestKey),
+    Patch(OperationId),
 }
 
 impl SealedPlace<'_> {
@@ -31,6 +32,7 @@ impl SealedPlace<'_> {
             SealedPlace::Payload(job) => json!(["punctual payload", job.to_string()]),
             SealedPlace::Result(execution) => json!(["punctual result", execution.to_string()]),
             SealedPlace::Checkpoint(occurrence) => json!(["punctual checkpoint", occurrence.to_string()]),
+            SealedPlace::Patch(operation) => json!(["punctual patch", operation.to_string()]),
             SealedPlace::Answer(request) => json!(["punctual answer", request.token, request.key]),
         };
         names.to_string().into_bytes()
@@ -43,6 +45,7 @@ impl fmt::Display for SealedPlace<'_> {
             SealedPlace::Payload(job) => write!(f, "the payload of job {job}"),
             SealedPlace::Result(execution) => write!(f, "the result of execution {execution}"),
             SealedPlace::Checkpoint(occurrence) => write!(f, "the checkpoint of occurrence {occurrence}"),
+            SealedPlace::Patch(operation) => write!(f, "the patch of operation {operation}"),
             SealedPlace::Answer(_) => f.write_str("the stored answer to a request with this Idempotency-Key"),
         }
     }

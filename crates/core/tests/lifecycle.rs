@@ -79,6 +79,7 @@ fn event_name(event: Event) -> String {
         Event::End(Ending::TimedOut) => "timed out".to_owned(),
         Event::End(Ending::Cancelled) => "cancelled".to_owned(),
         Event::End(Ending::Lost) => "lost".to_owned(),
+        Event::End(Ending::Snoozed) => "snoozed".to_owned(),
         Event::Cancel => "cancel".to_owned(),
         Event::Skip => "skip".to_owned(),
         Event::Expire => "expire".to_owned(),

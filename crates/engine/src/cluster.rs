@@ -240,6 +240,8 @@ impl EngineContext {
         Card {
             clock_offset_us: -self.time.offset_us(),
             stands: self.stands(),
+            ready_queue: self.peers.state().map_or_else(String::new, |queue| queue.kind.to_owned()),
+            is_receiving: self.peers.is_receiving(),
             warnings: self.warnings(),
             counters: counters.map(|(name, count)| (name.to_owned(), count)).collect(),
             ..participation.card.clone()

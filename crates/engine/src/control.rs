@@ -12,7 +12,7 @@ use punctual_core::job::{InvalidField, Job, JobSpec};
 use punctual_core::ports::{
     AuditEntry, CancelOutcome, Control, ControlOutcome, Controlled, Pausing, StoreError, Write, WriteReply,
 };
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::QueueChange;
 use punctual_core::schedule::first_run;
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 
@@ -76,6 +76,19 @@ impl Engine {
         self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere))
     }
 
+    /// Applies verbs to jobs, each independently.
+    pub(crate) async fn control_many(
+        &self,
+        verbs: Vec<(JobId, Verb)>,
+    ) -> Result<Vec<Result<Controlled, ControlError>>, StoreError> {
+        if verbs.is_empty() {
+            return Ok(vec![]);
+        }
+        let controls = verbs.into_iter().map(|(job, verb)| Control { job, verb }).collect();
+        let outcomes = self.context.store.control(self.now(), controls).await?;
+        Ok(self.controlled(outcomes))
+    }
+
     /// Redrives dead-lettered occurrences, each independently.
     pub async fn redrive(
         &self,
@@ -102,15 +115,26 @@ impl Engine {
         execution: ExecutionId,
         audit: Option<AuditEntry>,
     ) -> Result<CancelOutcome, StoreError> {
-        let write = Write::Cancel { now: self.now(), executions: vec![execution] };
-        let mut outcomes =
+        let mut outcomes = self.cancel_executions(vec![execution], audit).await?;
+        Ok(outcomes.pop().unwrap_or(CancelOutcome::NotThere))
+    }
+
+    /// Cancels executions, each independently.
+    pub(crate) async fn cancel_executions(
+        &self,
+        executions: Vec<ExecutionId>,
+        audit: Option<AuditEntry>,
+    ) -> Result<Vec<CancelOutcome>, StoreError> {
+        let write = Write::Cancel { now: self.now(), executions: executions.clone() };
+        let outcomes =
             audited!(self.context.store, write, audit, WriteReply::Cancelled(outcomes) => outcomes);
-        let outcome = outcomes.pop().unwrap_or(CancelOutcome::NotThere);
-        self.context.events.touched([execution.occurrence]);
-        if let CancelOutcome::Cancelled(effects) = &outcome {
-            self.context.follow_up([effects.clone()], ReservedSlots::default());
-        }
-        Ok(outcome)
+        self.context.events.touched(executions.into_iter().map(|execution| execution.occurrence));
+        let effects = outcomes.iter().filter_map(|outcome| match outcome {
+            CancelOutcome::Cancelled(effects) => Some(effects.clone()),
+            _ => None,
+        });
+        self.context.follow_up(effects, ReservedSlots::default());
+        Ok(outcomes)
     }
 
     pub async fn pause_queue(
@@ -157,13 +181,10 @@ impl Engine {
     pub async fn set_queue(
         &self,
         queue: String,
-        settings: QueueSettings,
+        change: QueueChange,
         audit: Option<AuditEntry>,
     ) -> Result<(), UseCaseError> {
-        if let Some(problem) = settings.problem() {
-            return Err(UseCaseError::Invalid(vec![problem]));
-        }
-        let write = Write::SetQueue { queue, settings };
+        let write = Write::SetQueue { queue, change };
         audited!(self.context.store, write, audit, WriteReply::QueueSet => ());
         self.context.lines.look();
         Ok(())

@@ -58,6 +58,7 @@ macro_rules! counter_of {
             Status::Lost => &$counters.lost,
             Status::Skipped => &$counters.skipped,
             Status::Expired => &$counters.expired,
+            Status::Snoozed => &$counters.snoozed,
         }
     };
 }
@@ -95,6 +96,8 @@ counters! {
     expired,
     /// Executions that ended LOST.
     lost,
+    /// Attempts whose handlers asked to run again later.
+    snoozed,
     /// Attempts that follow a failed one.
     retried,
     given_back,
@@ -116,6 +119,22 @@ counters! {
     store_errors,
     /// Calls to coordination that failed.
     coordination_errors,
+    /// Hints of queued work sent to other processes.
+    hints_published,
+    /// Hints received from other processes; several that arrive together count once.
+    hints_received,
+    /// Hints that could not be sent, and failed attempts to receive them.
+    hint_errors,
+    /// Events that a broker has confirmed.
+    events_published,
+    /// Batches of events that a broker has not confirmed.
+    event_errors,
+    /// Messages of a broker whose jobs were stored, or had been before.
+    intake_accepted,
+    /// Messages of a broker that were moved to the rejected ones.
+    intake_rejected,
+    /// Failed attempts to receive messages with jobs, to store their jobs or to acknowledge them.
+    intake_errors,
     /// How often the segments that this node owns have changed.
     rebalances,
     /// Schedules fired later than [`punctual_core::limits::FIRE_LATE`].

@@ -2,11 +2,11 @@
 //! moment.
 
 use crate::EngineContext;
+use punctual_core::cluster_pause::is_paused;
 use punctual_core::limits;
 use punctual_core::ports::{Depth, Served, StoreError};
 use punctual_core::slots::Demand;
 use punctual_core::time::Monotonic;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -22,7 +22,7 @@ impl EngineContext {
         let now = self.time.now();
         let mut demand = Demand::default();
         for depth in lanes.iter().filter(|depth| served.has(&depth.lane)) {
-            demand.queued += depth.queued;
+            demand.queued = demand.queued.saturating_add(depth.queued);
             let wait = depth.oldest_queued.map_or(Duration::ZERO, |since| now.since(since));
             demand.oldest_wait = demand.oldest_wait.max(wait);
         }
@@ -40,9 +40,8 @@ impl EngineContext {
         }
         // Work in a paused queue waits for a resume, not for workers.
         let paused = self.store.paused_queues().await?;
-        let paused: BTreeSet<&str> = paused.iter().map(|paused| paused.queue.as_str()).collect();
         let mut lanes = self.store.depths().await?;
-        lanes.retain(|depth| depth.queued > 0 && !paused.contains(depth.lane.queue()));
+        lanes.retain(|depth| depth.queued > 0 && !is_paused(&paused, depth.lane.queue()));
         let lanes = Arc::new(lanes);
         *kept = Some((now, lanes.clone()));
         Ok(lanes)

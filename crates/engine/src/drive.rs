@@ -6,6 +6,7 @@
 //! real time.
 
 use crate::{Engine, EngineContext};
+use punctual_core::cluster_pause::is_paused;
 use punctual_core::ids::SegmentSet;
 use punctual_core::limits;
 use punctual_core::ports::{DrivenClock, DueKind, Lane, StoreError};
@@ -82,7 +83,7 @@ impl EngineContext {
     /// Executions that run, or wait only for a free slot of an existing worker.
     async fn busy(&self) -> Result<u64, StoreError> {
         let depths = self.store.depths().await?;
-        let running: u64 = depths.iter().map(|depth| depth.running).sum();
+        let running = depths.iter().map(|depth| depth.running).fold(0, u64::saturating_add);
         if depths.iter().all(|depth| depth.queued == 0) {
             return Ok(running);
         }
@@ -90,11 +91,10 @@ impl EngineContext {
         let handled: BTreeSet<&str> =
             sessions.iter().flat_map(|session| &session.job_types).map(String::as_str).collect();
         let paused = self.store.paused_queues().await?;
-        let is_claimable = |lane: &Lane| {
-            handled.contains(lane.job_type()) && !paused.iter().any(|paused| paused.queue == lane.queue())
-        };
+        let is_claimable =
+            |lane: &Lane| handled.contains(lane.job_type()) && !is_paused(&paused, lane.queue());
         let queued = depths.iter().filter(|depth| is_claimable(&depth.lane));
-        Ok(running + queued.map(|depth| depth.queued).sum::<u64>())
+        Ok(queued.map(|depth| depth.queued).fold(running, u64::saturating_add))
     }
 }
 

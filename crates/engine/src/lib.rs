@@ -12,18 +12,25 @@
 mod agenda;
 mod audit;
 mod batcher;
+mod calendars;
 mod cluster;
+mod cluster_pause;
 mod control;
 mod counters;
 mod demand;
 mod drive;
 mod events;
+mod history_reader;
+mod intake;
 mod lateness;
 mod loops;
 #[cfg(feature = "benches")]
 #[doc(hidden)]
 pub mod measured;
 mod measures;
+mod notify;
+mod operations;
+mod outbox;
 mod pause;
 mod peers;
 mod poll_registry;
@@ -31,6 +38,7 @@ mod quota;
 mod retention;
 mod sealed_store;
 mod secrets;
+mod series;
 mod submit;
 mod timekeeper;
 mod use_cases;
@@ -43,8 +51,14 @@ pub use control::ControlError;
 pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
 pub use events::{CommitListener, LogFollower, Touched};
+pub use intake::{IntakeConfig, JobReader};
 pub use measures::MeasureSnapshot;
+pub use notify::NotificationConfig;
+pub use operations::JobPatches;
+pub use outbox::{EventsConfig, EventsState};
+pub use peers::ReadyQueueState;
 pub use quota::{Quota, QuotaLeft, RetryAfter, SubmitQuota, TokenBuckets};
+pub use series::SeriesConfig;
 pub use submit::{IdSource, SubmitError, Submitted};
 pub use use_cases::*;
 
@@ -54,7 +68,7 @@ use batcher::Batcher;
 use cluster::ClusterView;
 use counters::EngineCounters;
 use events::CommitEvents;
-use futures_util::future::{join3, join4, join5};
+use futures_util::future::{join, join3, join4, join5};
 use lateness::FireLateness;
 use measures::Measures;
 use peers::Peers;
@@ -66,8 +80,8 @@ use punctual_core::limiter::Rate;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, Report, ReportAnswer, SecretCipher,
-    SlotReservation, Store, StoreError, Wakes,
+    Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, ReadyQueue, Report, ReportAnswer, SecretCipher,
+    SlotReservation, Store, StoreError,
 };
 use punctual_core::time::Timestamp;
 use retention::Retention;
@@ -75,6 +89,7 @@ use sealed_store::SealedStore;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
+use use_cases::HeldJobTypes;
 use wait_lists::WaitLists;
 
 /// The duties of a node.
@@ -118,6 +133,8 @@ pub struct EngineConfig {
     /// How often entries of the audit log are sealed, and refused requests written to it; `None` if nothing
     /// writes entries.
     pub audit_interval: Option<Duration>,
+    /// How often operations on many jobs are looked for; `None` if nothing starts them.
+    pub operations_interval: Option<Duration>,
     /// How long the store's clock must run evenly after a jump before anything is deleted by age.
     pub retention_hold: Duration,
     /// How often dependents are scanned that the end of a job has not reached.
@@ -138,6 +155,22 @@ pub struct EngineConfig {
     pub secret_cipher: Option<Arc<dyn SecretCipher>>,
     /// Whether new payloads, results and checkpoints are encrypted at rest. Needs a cipher with a key.
     pub encrypt_payloads: bool,
+    /// What sends notifications; `None` where nothing is sent.
+    pub notifications: Option<NotificationConfig>,
+    /// How executions are rolled up for charts; `None` where they are not.
+    pub series: Option<SeriesConfig>,
+    /// The version of the time zone data. Stored due times are computed again when it changes; `None` leaves them.
+    pub tzdb_version: Option<String>,
+    /// Whether the leader logs every execution that ends.
+    pub log_executions: bool,
+    /// Whether lines of jobs are logged where they are stored, and errors with outcomes.
+    pub log_output: bool,
+    /// What applies merge patches to jobs; `None` where no operation updates jobs.
+    pub job_patches: Option<Arc<dyn JobPatches>>,
+    /// Where events are published for other systems; `None` for nowhere.
+    pub events: Option<EventsConfig>,
+    /// Where jobs of other systems come from; `None` for nowhere.
+    pub intake: Option<IntakeConfig>,
 }
 
 impl EngineConfig {
@@ -173,6 +206,7 @@ impl Default for EngineConfig {
             jobs_kept: None,
             audit_kept: Some(limits::AUDIT_KEPT_DEFAULT),
             audit_interval: Some(limits::AUDIT_SEAL_INTERVAL),
+            operations_interval: Some(limits::OPERATIONS_INTERVAL),
             retention_hold: limits::RETENTION_HOLD,
             resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
@@ -182,6 +216,14 @@ impl Default for EngineConfig {
             submit_quota: None,
             secret_cipher: None,
             encrypt_payloads: false,
+            notifications: None,
+            series: None,
+            tzdb_version: None,
+            log_executions: false,
+            log_output: false,
+            job_patches: None,
+            events: None,
+            intake: None,
         }
     }
 }
@@ -220,9 +262,16 @@ struct EngineContext {
     demands: demand::Demands,
     retention: Retention,
     refusals: UnwrittenRefusals,
+    /// Notified when an operation was started or cancelled on this node.
+    operations: tokio::sync::Notify,
     overview: LastOverview,
     submit_quota: SubmitQuota,
     secrets: secrets::HeldSecrets,
+    notify: notify::NotifySignals,
+    outbox: outbox::Outbox,
+    intake: intake::IntakeState,
+    calendars: calendars::KnownCalendars,
+    job_types: HeldJobTypes,
 }
 
 impl Engine {
@@ -230,14 +279,14 @@ impl Engine {
         Engine::among_others(config, host, store, None)
     }
 
-    /// An engine whose store carries notifications between the processes that share it.
+    /// An engine that shares its store with other processes, and hints of new work where there is a ready queue.
     pub fn among_others(
         config: EngineConfig,
         host: Host,
         store: Arc<dyn Store>,
-        wakes: Option<Arc<dyn Wakes>>,
+        ready_queue: Option<Arc<dyn ReadyQueue>>,
     ) -> Arc<Engine> {
-        Engine::in_cluster(config, host, store, wakes, None)
+        Engine::in_cluster(config, host, store, ready_queue, None)
     }
 
     /// An engine that shares segments and the leader's duties with the other members of a cluster; without a
@@ -246,7 +295,7 @@ impl Engine {
         config: EngineConfig,
         host: Host,
         store: Arc<dyn Store>,
-        wakes: Option<Arc<dyn Wakes>>,
+        ready_queue: Option<Arc<dyn ReadyQueue>>,
         participation: Option<ClusterParticipation>,
     ) -> Arc<Engine> {
         let sealed = config
@@ -265,16 +314,22 @@ impl Engine {
             counters: Arc::default(),
             measures: Measures::default(),
             events: CommitEvents::default(),
-            peers: Peers::reached_by(wakes),
+            peers: Peers::reached_by(ready_queue),
             lines: WaitLists::default(),
             cluster: ClusterView::new(participation, config.member_ttl),
             lateness: FireLateness::default(),
             demands: demand::Demands::default(),
             retention: Retention::new(config.retention_hold),
             refusals: UnwrittenRefusals::default(),
+            operations: tokio::sync::Notify::new(),
             overview: LastOverview::default(),
             submit_quota: SubmitQuota::new(config.submit_quota),
             secrets: secrets::HeldSecrets::default(),
+            notify: notify::NotifySignals::default(),
+            outbox: outbox::Outbox::default(),
+            intake: intake::IntakeState::default(),
+            calendars: calendars::KnownCalendars::default(),
+            job_types: HeldJobTypes::default(),
             config,
             host,
             store,
@@ -295,7 +350,7 @@ impl Engine {
         self.context.time.sync(&*self.context.store).await?;
         self.context.cluster.heard_of_store(self.context.host.clock.monotonic());
         self.context.judge_clock();
-        Ok(())
+        self.context.begin_publishing().await
     }
 
     /// Runs all loops for as long as the future is polled.
@@ -308,14 +363,23 @@ impl Engine {
             loops::recover(context),
             loops::resolve(context),
         );
-        let peers = join3(loops::hear(context), loops::tell(context), loops::watch(context));
-        let cluster = join4(
+        let peers = join4(
+            loops::receive_hints(context),
+            loops::publish_hints(context),
+            loops::watch(context),
+            loops::retime(context),
+        );
+        let outgoing = join(notify::notify(context), outbox::publish(context));
+        let cluster = join5(
             loops::cluster(context),
             loops::retain(context),
             loops::alert(context),
             loops::audit(context),
+            outgoing,
         );
-        join4(punctual, cluster, peers, loops::admit(context)).await;
+        let limits = join(loops::admit(context), series::roll_up(context));
+        let leading = join3(loops::operate(&self), loops::log_executions(context), intake::receive(&self));
+        join5(punctual, cluster, peers, limits, leading).await;
     }
 
     /// The store, for reading.

@@ -68,8 +68,8 @@ impl Measures {
             Status::Failed => &self.failed,
             Status::TimedOut => &self.timed_out,
             Status::Cancelled => &self.cancelled,
-            // Its duration is unknown, or it did not run.
-            Status::Lost | Status::Skipped | Status::Expired => return,
+            // Its duration is unknown or says nothing, or it did not run.
+            Status::Snoozed | Status::Lost | Status::Skipped | Status::Expired => return,
         };
         if let Some(started_at) = run.started_at {
             time.observe_duration(run.completed_at.since(started_at));

@@ -313,6 +313,7 @@ mod tests {
             available_at: Timestamp::EPOCH,
             rank: 0,
             checkpoint: None,
+            result_overflow: Default::default(),
         }
     }
 

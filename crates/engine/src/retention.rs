@@ -98,7 +98,16 @@ impl EngineContext {
                  together have reached logs.total_size_max"
             )
         });
-        doubt.into_iter().chain(cut).collect()
+        let broker = self.peers.state().and_then(|queue| {
+            let error = queue.error?;
+            Some(format!("hints of other processes do not arrive, so this one polls the database: {error}"))
+        });
+        let events = self.outbox.state().and_then(|events| {
+            let error = events.error?;
+            Some(format!("events are not published, {} are waiting: {error}", events.waiting))
+        });
+        let intake = self.intake.error().map(|error| format!("jobs of messages are not received: {error}"));
+        doubt.into_iter().chain(cut).chain(broker).chain(events).chain(intake).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId
 use punctual_core::job::Job;
 use punctual_core::limiter::{LimiterId, LimiterUse, WaitList};
 use punctual_core::notes::{Checkpoint, Noted};
-use punctual_core::occurrence::Finished;
+use punctual_core::occurrence::{Finished, RunInput};
 use punctual_core::ports::*;
 use punctual_core::schedule::SkipRange;
 use punctual_core::sealed::{SealedPlace, Undecryptable, is_sealed, key_of, open, seal};
@@ -92,7 +92,7 @@ impl SealedStore {
         Ok(PayloadsResealed { resealed, unreadable, next: page.next })
     }
 
-    fn sealed(&self, place: SealedPlace<'_>, text: &str) -> Result<String, StoreError> {
+    pub fn sealed(&self, place: SealedPlace<'_>, text: &str) -> Result<String, StoreError> {
         let failed = |error| StoreError::Broken(format!("{place} cannot be encrypted: {error}"));
         seal(&*self.cipher, place, text).map_err(failed)
     }
@@ -111,8 +111,14 @@ impl SealedStore {
             }
             Write::Control { controls, .. } => {
                 for Control { job, verb } in controls {
-                    if let Verb::Update(update) = verb {
-                        update.spec.payload = self.updated_payload(*job, &update.spec.payload).await?;
+                    match verb {
+                        Verb::Update(update) => {
+                            update.spec.payload = self.updated_payload(*job, &update.spec.payload).await?;
+                        }
+                        Verb::Trigger { input: Some(input), .. } => {
+                            *input = Arc::new(self.sealed_input(*job, input)?);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -154,6 +160,25 @@ impl SealedStore {
         }
     }
 
+    /// A payload that this node could not decrypt is repeated as it is stored.
+    fn sealed_input(&self, job: JobId, input: &RunInput) -> Result<RunInput, StoreError> {
+        let payload = match &input.payload {
+            Some(plain) if !is_sealed(plain) => Some(self.sealed(SealedPlace::Payload(job), plain)?),
+            stored => stored.clone(),
+        };
+        Ok(RunInput { payload, ..*input })
+    }
+
+    /// The payload of a run in plain text, if it has one of its own and this node can decrypt it.
+    fn open_input(&self, job: JobId, input: &mut Option<Arc<RunInput>>) {
+        let Some(input) = input else { return };
+        if let Some(stored) = input.payload.as_deref().filter(|text| is_sealed(text))
+            && let Ok(plain) = self.open(SealedPlace::Payload(job), stored)
+        {
+            *input = Arc::new(RunInput { payload: Some(plain), ..**input });
+        }
+    }
+
     fn open_view(&self, view: &mut JobView) {
         let Job { id, spec, .. } = &mut view.job;
         if is_sealed(&spec.payload)
@@ -166,6 +191,7 @@ impl SealedStore {
 
     /// An execution whose result cannot be decrypted has none, and its error says so.
     fn open_finished(&self, finished: &mut Finished) {
+        self.open_input(finished.id.occurrence.job, &mut finished.input);
         let Some(stored) = finished.result.take_if(|result| is_sealed(result)) else { return };
         match self.open(SealedPlace::Result(finished.id), &stored) {
             Ok(plain) => finished.result = Some(plain),
@@ -179,8 +205,9 @@ impl SealedStore {
     }
 
     fn open_execution(&self, view: &mut ExecutionView) {
-        if let ExecutionView::Finished(finished) = view {
-            self.open_finished(finished);
+        match view {
+            ExecutionView::Finished(finished) => self.open_finished(finished),
+            ExecutionView::Live { live, .. } => self.open_input(live.id.job, &mut live.input),
         }
     }
 }
@@ -296,6 +323,7 @@ forwarding! {
         holdings() -> Vec<(SessionId, u64)>;
         job_owners(jobs: Vec<JobId>) -> Vec<JobOwner>;
         named_job(owner: String, name: String) -> Option<JobId>;
+        run_times_after(after: u64, limit: usize) -> RunTimesPage;
         history_span() -> HistorySpan;
         open_executions(ids: Vec<OccurrenceId>) -> Vec<OpenExecution>;
         running(after: Option<RunningPlace>, limit: usize) -> Page<OpenExecution, RunningPlace>;
@@ -334,6 +362,8 @@ forwarding! {
         users(after: Option<&str>, limit: usize) -> Page<User, String>;
         secret(name: &str) -> Option<StoredSecret>;
         secrets(after: Option<&str>, limit: usize) -> Page<StoredSecret, String>;
+        document(kind: DocumentKind, name: &str) -> Option<StoredDocument>;
+        documents(kind: DocumentKind, after: Option<&str>, limit: usize) -> Page<StoredDocument, String>;
     }
 
     AuditLog {

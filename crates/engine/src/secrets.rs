@@ -226,6 +226,7 @@ impl Engine {
         ReportedEnd {
             ending: Ending::Failed,
             retryable: true,
+            next_at: None,
             started_at: None,
             completed_at: self.now(),
             error: Some(error),

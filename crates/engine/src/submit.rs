@@ -198,6 +198,9 @@ pub(crate) fn never_runs(job: &Job) -> InvalidField {
         {
             InvalidField::new("interval", "must lead to a time before 9999-12-30")
         }
+        Schedule::Recurring(recurring) if recurring.recurrence.parts().next().is_some() => {
+            InvalidField::new("schedules", "must name a time in the future")
+        }
         _ => InvalidField::new("cron_expression", "must name a time in the future"),
     }
 }

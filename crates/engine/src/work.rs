@@ -10,10 +10,11 @@ use futures_util::future::{Either, select};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
+use punctual_core::log_level::LogLevel;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, Beat, BeatAnswer, BeatOutcome, CommitEffects, Heartbeat, LeaseRef, LogLine, Poll, Report,
-    ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening,
+    Assignment, Beat, BeatAnswer, BeatOutcome, CommitEffects, Heartbeat, LeaseRef, LogLine, LogStream, Poll,
+    Report, ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening,
     SlotReservation, StoreError, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
@@ -106,7 +107,9 @@ impl WorkerPort for Engine {
     async fn append_logs(&self, _session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
         let lines = self.context.without_secrets_in_lines(lines).await.map_err(unavailable)?;
         let jobs: Vec<JobId> = lines.iter().map(|line| line.execution.occurrence.job).collect();
+        let copied = if self.context.config.log_output { lines.clone() } else { vec![] };
         self.context.store.append_logs(lines).await.map_err(unavailable)?;
+        copied.iter().for_each(log_line);
         self.context.counters.log_lines.add(jobs.len() as u64);
         self.context.events.written(jobs);
         Ok(())
@@ -129,6 +132,26 @@ impl Engine {
             }
         }));
     }
+}
+
+/// Copies a line of a job into the log of this process.
+fn log_line(line: &LogLine) {
+    let (level, message) = LogLevel::split(&line.message);
+    let stream = match line.stream {
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+        LogStream::Log => "log",
+    };
+    tracing::info!(
+        target: "punctual::output",
+        job_id = %line.execution.occurrence.job,
+        execution_id = %line.execution,
+        written_at = %line.timestamp,
+        stream,
+        line_level = level.map(LogLevel::word),
+        line = message,
+        "output"
+    );
 }
 
 pub(crate) fn unavailable(error: StoreError) -> WorkerPortError {

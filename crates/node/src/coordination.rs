@@ -38,17 +38,8 @@ pub fn participation(
 
 fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions, CliError> {
     let Some(file) = &settings.password_file else { return Ok(settings.url.options().clone()) };
-    let wrong =
-        |why: String| CliError::cannot_start(format!("coordination.password_file {}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        return Err(wrong("the file is empty".to_owned()));
-    }
-    if let Ok(Some(exposed)) = punctual_config::exposure(file) {
-        tracing::warn!("{exposed}");
-    }
-    settings.url.with_password(text).ok_or_else(|| {
+    let text = crate::password_file::read("coordination.password_file", file)?;
+    settings.url.with_password(&text).ok_or_else(|| {
         misunderstood(
             "coordination.password_file needs a user in coordination.url: write it as SCHEME://USER@HOST",
         )

@@ -88,6 +88,10 @@ fn candidates(group: &str, arg: &Arg) -> Option<ArgValueCandidates> {
         (Some("schedule-type"), _) => fixed(&["IMMEDIATE", "ONE_TIME", "RECURRING"]),
         (Some("misfire-policy"), _) => fixed(&["SKIP_MISSED", "RUN_ONCE", "RUN_ALL"]),
         (Some("overlap-policy"), _) => fixed(&["SKIP", "ALLOW", "QUEUE", "REPLACE"]),
+        // Commands with other formats than these list them themselves.
+        (Some("output"), _) if arg.get_possible_values().is_empty() => {
+            fixed(&["table", "wide", "name", "json", "yaml"])
+        }
         (Some("priority"), _) => fixed(&["low", "medium", "high"]),
         (Some("queue"), _) | (None, "QUEUE") => asked(queues),
         (Some("name"), _) if group == "job" => asked(job_names),

@@ -14,8 +14,9 @@ use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use punctual_bench::{self as bench, BenchCommand};
 use punctual_cli::flag_names::CommandFlags;
 use punctual_cli::{
-    apply, audit, clock, context, demo, dlq, executions, export, job, job_schema, login, nodes, plan, queue,
-    schedule, secret, stats, token, top, user, workers,
+    apply, audit, calendar, clock, context, demo, dlq, executions, export, import, job, job_schema, job_type,
+    login, logs, nodes, notifications, operations, pause, plan, queue, schedule, secret, stats, token, top,
+    user, workers,
 };
 use punctual_config::exit::{self, Exit};
 use punctual_config::{ConfigCommand, handover, output};
@@ -53,11 +54,23 @@ enum Command {
     Apply(apply::ApplyArgs),
     /// Write jobs as a file for `punctual apply`
     Export(export::ExportArgs),
+    /// Turn schedules of cron, systemd, Kubernetes, Sidekiq, Celery or Quartz into a file for apply
+    Import(import::ImportArgs),
     /// Print the JSON Schema of files for `punctual apply`, for editors
     Schema,
-    /// List the executions of all jobs
-    #[command(subcommand)]
+    /// List the executions of all jobs, and run finished ones again
+    #[command(subcommand, visible_alias = "execution")]
     Executions(executions::ExecutionsCommand),
+    /// Set, import and show calendars: times at which jobs do not run
+    #[command(subcommand)]
+    Calendar(calendar::CalendarCommand),
+    /// List, show or cancel operations: actions on many jobs
+    #[command(subcommand)]
+    Operations(operations::OperationsCommand),
+    /// Pause the whole cluster: nothing starts; running executions finish
+    Pause(pause::PauseArgs),
+    /// End the pause of the cluster: everything that waited runs, late
+    Unpause(pause::UnpauseArgs),
     /// Preview recurring schedules
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
@@ -87,9 +100,23 @@ enum Command {
     /// Add, show, change and remove users
     #[command(subcommand)]
     User(user::UserCommand),
+    /// Search the logs of all jobs
+    Logs(logs::LogsArgs),
+    /// Set and show schemas that payloads of job types must match
+    #[command(subcommand)]
+    Type(job_type::TypeCommand),
     /// Set, show, remove and re-encrypt secrets, which payloads refer to
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Set, show and remove channels: where notifications go
+    #[command(subcommand)]
+    Channel(notifications::ChannelCommand),
+    /// Test channels, show and acknowledge alerts, show and repeat messages, and set rules
+    #[command(subcommand)]
+    Notify(notifications::NotifyCommand),
+    /// Suppress notifications for a time
+    #[command(subcommand)]
+    Silence(notifications::SilenceCommand),
     /// Store a token for a server, so that commands use both
     Login(login::LoginArgs),
     /// Remove the stored token of a server
@@ -251,8 +278,13 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Plan(args) => plan::run(args).await,
         Command::Apply(args) => apply::run(args).await,
         Command::Export(args) => export::run(args).await,
+        Command::Import(args) => import::run(args).await,
         Command::Schema => job_schema::run(),
+        Command::Calendar(command) => calendar::run(command).await,
         Command::Executions(command) => executions::run(command).await,
+        Command::Operations(command) => operations::run(command).await,
+        Command::Pause(args) => pause::run(args).await,
+        Command::Unpause(args) => pause::unpause(args).await,
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Queue(command) => queue::run(command).await,
@@ -264,7 +296,12 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Clock(command) => clock::run(command).await,
         Command::Token(command) => token::run(command).await,
         Command::User(command) => user::run(command).await,
+        Command::Logs(args) => logs::run(args).await,
+        Command::Type(command) => job_type::run(command).await,
         Command::Secret(command) => secret::run(command).await,
+        Command::Channel(command) => notifications::run_channel(command).await,
+        Command::Notify(command) => notifications::run_notify(command).await,
+        Command::Silence(command) => notifications::run_silence(command).await,
         Command::Login(args) => login::login(args).await,
         Command::Logout(args) => login::logout(args),
         Command::Whoami(args) => login::whoami(args).await,

@@ -10,9 +10,10 @@ use rustix::process::{
 };
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ pub const SUBCOMMAND: &str = "__exec";
 /// The variable with the nonce that marks the reports of this stage on the command's stderr. Everyone can read the
 /// arguments of a process, but only its own user its environment.
 pub const NONCE_VARIABLE: &str = "PUNCTUAL_SHIM_NONCE";
+/// Begins the names of the command's variables until it is executed. Under their own names, some would have an effect
+/// on this stage and the one before it, which have the rights of the worker: `LD_PRELOAD` names code to run.
+const CARRIED_PREFIX: &str = "PUNCTUAL_SHIM_CARRIED_";
 
 /// The usual limit of open files. The server raises its own, and a high limit is bad for programs that
 /// iterate over all possible descriptors or use `select`.
@@ -67,13 +71,26 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = args.next() else { return ExitCode::FAILURE };
     let problem = match set_up(&setup) {
         Ok(()) => {
-            let error = Command::new(&program).args(args).env_remove(NONCE_VARIABLE).exec();
+            let error = Command::new(&program).args(args).env_clear().envs(carried_variables()).exec();
             cannot_start(&program.to_string_lossy(), &error)
         }
         Err(problem) => problem,
     };
     report(How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent });
     ExitCode::FAILURE
+}
+
+/// The name of one of the command's variables until the command is executed.
+pub fn carried_name(name: &str) -> String {
+    format!("{CARRIED_PREFIX}{name}")
+}
+
+/// The variables of the command.
+fn carried_variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.as_bytes().strip_prefix(CARRIED_PREFIX.as_bytes())?;
+        Some((OsStr::from_bytes(name).to_owned(), value))
+    })
 }
 
 /// Reports to the shim, on the stderr of a command that was not started.

@@ -182,6 +182,7 @@ impl From<CannotStart> for CommandEnd {
         CommandEnd {
             how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
             result: None,
+            overflow: None,
             stderr_tail: vec![],
             out_of_memory: false,
             was_stopped: false,
@@ -224,7 +225,7 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .arg(setup)
         .args(&request.command)
         .env_clear()
-        .envs(&request.env)
+        .envs(request.env.iter().map(|(name, value)| (exec::carried_name(name), value)))
         .env(exec::NONCE_VARIABLE, nonce)
         // Nothing refers to a directory that is hidden later; the last stage enters the command's own.
         .current_dir("/")
@@ -247,10 +248,10 @@ fn working_dir(request: &Request) -> WorkingDir {
         return WorkingDir { path: path.clone(), is_given: true };
     }
     let sandbox = &request.enclosure.sandbox;
-    let hidden: &[PathBuf] = match &sandbox.landlock {
-        _ if sandbox.namespaces => &sandbox.hidden,
-        Landlock::Denies(paths) => paths,
-        Landlock::Off => &[],
+    let hidden: Vec<&PathBuf> = match &sandbox.landlock {
+        _ if sandbox.namespaces => sandbox.hidden.iter().map(|place| &place.path).collect(),
+        Landlock::Denies(paths) => paths.iter().collect(),
+        Landlock::Off => vec![],
     };
     let is_hidden = |dir: &Path| {
         hidden.iter().filter_map(|path| path.canonicalize().ok()).any(|path| dir.starts_with(path))
@@ -437,6 +438,7 @@ impl Tree {
         CommandEnd {
             how,
             result,
+            overflow: stdout.overflow(),
             stderr_tail: stderr.tail.into(),
             out_of_memory: cgroups.out_of_memory(),
             was_stopped: self.was_stopped,

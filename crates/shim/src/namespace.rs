@@ -16,7 +16,8 @@ use rustix::process::{
     set_parent_process_death_signal,
 };
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, UnshareFlags, configure_capability_in_ambient_set, set_capabilities,
+    CapabilitySet, CapabilitySets, UnshareFlags, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities,
 };
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -68,6 +69,22 @@ pub fn drop_capabilities() -> io::Result<()> {
     let nothing = CapabilitySet::empty();
     let sets = CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing };
     Ok(set_capabilities(None, sets)?)
+}
+
+/// Commands of root stay root, without the rights that would show them what is hidden: to mount, to open files by their
+/// inode, and to reach devices, kernel modules and other processes. Only later programs are concerned.
+fn forbid_what_uncovers() -> io::Result<()> {
+    for right in [
+        CapabilitySet::SYS_ADMIN,
+        CapabilitySet::DAC_READ_SEARCH,
+        CapabilitySet::MKNOD,
+        CapabilitySet::SYS_RAWIO,
+        CapabilitySet::SYS_MODULE,
+        CapabilitySet::SYS_PTRACE,
+    ] {
+        remove_capability_from_bounding_set(right)?;
+    }
+    Ok(())
 }
 
 /// Enters a user namespace in which user and group are the same as outside.
@@ -167,9 +184,9 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     let mut told = fs::File::options().write(true).open(&setup.status)?;
     if let Some(mounts) = &setup.mounts {
         mounts::enter(mounts)?;
-        // Commands of root are root.
-        if !geteuid().is_root() {
-            drop_capabilities()?;
+        match geteuid().is_root() {
+            true => forbid_what_uncovers()?,
+            false => drop_capabilities()?,
         }
     }
     let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;

@@ -15,6 +15,8 @@ use tokio::sync::{Mutex, watch};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of a result that are kept if it is too large. Escaped and marked it must still fit.
+const OVERFLOW_BYTES_KEPT: usize = 8 * 1024;
 /// How long a pipe may stay open, and silent, after the tree is gone: a process outside the tree holds it.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
@@ -145,6 +147,17 @@ impl Output {
     }
 }
 
+impl Output {
+    /// The beginning of a last line that is too long to be the result, if it may be JSON.
+    pub fn overflow(&self) -> Option<String> {
+        let line = self.last_line.trim_ascii_start();
+        let is_json = matches!(line.first(), Some(b'{' | b'[' | b'"'));
+        let beginning =
+            line.get(..OVERFLOW_BYTES_KEPT).filter(|_| is_json && self.last_line.len() >= LINE_BYTES_MAX)?;
+        Some(String::from_utf8_lossy(beginning).into_owned())
+    }
+}
+
 /// A line, cut for an error message.
 fn shown(line: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&line[..line.len().min(limits::STDERR_TAIL_LINE_BYTES_MAX)]);
@@ -183,6 +196,17 @@ mod tests {
         let problem =
             "the last line of stdout is too long to be the result: it has more than 65536 bytes".to_owned();
         assert_eq!(output.result(), Err(problem));
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_result_is_kept() {
+        let overflow = |first: u8| {
+            let mut output = Output::default();
+            output.keep(&[&[first][..], &vec![b'x'; LINE_BYTES_MAX - 1]].concat());
+            output.overflow()
+        };
+        assert_eq!(overflow(b'[').unwrap().len(), OVERFLOW_BYTES_KEPT);
+        assert_eq!(overflow(b'x'), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::Job;
 use punctual_core::ports::{Controlled, Pausing, Task};
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::{QueueChange, QueueSettings};
 use punctual_core::session::SessionOrder;
 use punctual_engine::{ControlError, Engine};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Clients {
                 }
                 8..=11 => Verb::Pause,
                 12..=14 => Verb::Resume,
-                15..=18 => Verb::Trigger { despite_overlap: rng.per_mille(300) },
+                15..=18 => Verb::trigger(rng.per_mille(300)),
                 _ => Verb::Cancel,
             };
             return control(verb);
@@ -127,7 +127,7 @@ impl Clients {
         match rng.below(116) {
             0..=13 => control(Verb::Pause),
             14..=25 => control(Verb::Resume),
-            26..=41 => control(Verb::Trigger { despite_overlap: rng.per_mille(300) }),
+            26..=41 => control(Verb::trigger(rng.per_mille(300))),
             42..=46 => control(Verb::Cancel),
             47..=50 => control(Verb::Delete),
             51..=58 => control(Verb::Retry),
@@ -198,7 +198,9 @@ impl Clients {
             ClientAction::SetQueue(queue, settings) => {
                 let answer = self.ask(WAIT, move |engine| {
                     let (queue, settings) = (queue.clone(), settings.clone());
-                    Box::pin(async move { engine.set_queue(queue, settings, None).await.is_ok() })
+                    Box::pin(async move {
+                        engine.set_queue(queue, QueueChange::Replace(settings), None).await.is_ok()
+                    })
                 });
                 known(answer.await)
             }

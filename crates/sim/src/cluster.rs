@@ -9,6 +9,7 @@ use crate::lock;
 use crate::network::{SimNetwork, WorkerLink};
 use crate::observed_port::ObservedPort;
 use crate::random::Rng;
+use crate::ready_queue::SimBroker;
 use crate::store_connection::NodeStore;
 use crate::topology::{NodeTopology, WorkerPlan};
 use crate::world::World;
@@ -31,6 +32,7 @@ pub struct SimCluster {
     pub network: Arc<SimNetwork>,
     pub database: Arc<SimDatabase>,
     pub coordination: Arc<CoordinationService>,
+    broker: Option<Arc<SimBroker>>,
     pub topology: NodeTopology,
     rng: Mutex<Rng>,
     nodes: Vec<Mutex<SimNode>>,
@@ -52,10 +54,13 @@ impl SimCluster {
         mut rng: Rng,
     ) -> Arc<Self> {
         let coordination = CoordinationService::new(world.clone(), rng.fork("coordination"));
+        // Forked only where it is used, so that runs without hints stay the same.
+        let broker = topology.has_hints.then(|| SimBroker::new(world.clone(), rng.fork("broker")));
         let node =
             || SimNode { skew: Skew::default(), drain: watch::Sender::new(false), drained: Arc::default() };
         let nodes = (0..topology.nodes()).map(|_| Mutex::new(node())).collect();
-        Arc::new(SimCluster { world, network, database, coordination, topology, rng: Mutex::new(rng), nodes })
+        let rng = Mutex::new(rng);
+        Arc::new(SimCluster { world, network, database, coordination, broker, topology, rng, nodes })
     }
 
     pub fn home(node: usize) -> Home {
@@ -134,7 +139,11 @@ impl SimCluster {
         let card = Card { node_id: format!("node-{node}"), ..Card::default() };
         let participation =
             self.topology.is_coordinated.then_some(ClusterParticipation { coordination, card });
-        let engine = Engine::in_cluster(self.topology.engine.clone(), host, store, None, participation);
+        let ready_queue = self.broker.as_ref().map(|broker| broker.access(node));
+        // Hints that are lost are found as soon as without hints.
+        let mut config = self.topology.engine.clone();
+        config.dispatch_interval_hearing = config.dispatch_interval;
+        let engine = Engine::in_cluster(config, host, store, ready_queue, participation);
         while engine.start().await.is_err() {
             clock.sleep(START_PAUSE).await;
         }

@@ -14,6 +14,7 @@ use punctual_core::ports::{
     DeadLetterQuery, ExecutionView, Host, JobCounts, JobQuery, JobView, NotedClock, StoreError, Write,
     WriteReply,
 };
+use punctual_core::queue::QueueChange;
 use punctual_core::time::Timestamp;
 use punctual_store::memory_server::{
     Commit, Isolation, MemoryServer, MemoryWriters, RoundTrip, ServerNetwork,
@@ -453,7 +454,7 @@ fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> AuditRes
             auditor.submitted(*now, jobs, outcomes)?;
             auditor.keys_are_held_once()
         }
-        (W::Fire { now, fires }, R::Fired(outcomes)) => auditor.fired(*now, fires, outcomes),
+        (W::Fire { now, fires, .. }, R::Fired(outcomes)) => auditor.fired(*now, fires, outcomes),
         (W::Look { now, looks }, R::Looked(outcomes)) => auditor.looked(*now, looks, outcomes),
         (W::Resolve { now, .. }, R::Resolved(resolved)) => auditor.resolved(*now, resolved),
         (W::Claim { now, claims }, R::Claimed(outcomes)) => auditor.claimed(*now, claims, outcomes),
@@ -493,7 +494,9 @@ fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> AuditRes
         (W::Admit { now, lines, limit }, R::Admitted(admitted)) => {
             auditor.admitted(*now, lines, *limit, admitted)
         }
-        (W::SetQueue { queue, settings }, R::QueueSet) => auditor.queue_set(queue, settings.clone()),
+        (W::SetQueue { queue, change: QueueChange::Replace(settings) }, R::QueueSet) => {
+            auditor.queue_set(queue, settings.clone())
+        }
         (W::BeginRequest { now, request }, R::RequestBegun(state)) => {
             auditor.request_begun(*now, request, state)
         }

@@ -5,8 +5,12 @@ use crate::auditor::{RunEnd, Saved};
 use crate::world::World;
 use punctual_core::notes::{Checkpoint, Percent, Progress};
 use punctual_core::ports::{Assignment, ExecutionContext, Executor, NoteSink, Outcome, Task};
+use punctual_core::retry::ChosenTime;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long handlers wait that choose when they run again.
+const CHOSEN_DELAY: Duration = Duration::from_secs(2);
 
 /// The behaviour of a job's handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,10 +93,16 @@ impl Executor for Handlers {
                 std::future::pending::<()>().await;
             }
             executor.sleep(leg).await;
+            if fails && attempt == 1 && behaviour.failures > 1 && behaviour.failing == Failing::Retryable {
+                run.end = RunEnd::Snoozed;
+                return Outcome::Snoozed { until: ChosenTime::After(CHOSEN_DELAY) };
+            }
             if fails {
                 run.end = RunEnd::Failed;
                 let retryable = behaviour.failing == Failing::Retryable;
-                return Outcome::Failed { error: format!("attempt {attempt} fails"), retryable };
+                // Some handlers of each kind choose when they run again.
+                let retry_at = (attempt == 3).then_some(ChosenTime::After(CHOSEN_DELAY));
+                return Outcome::Failed { error: format!("attempt {attempt} fails"), retryable, retry_at };
             }
             run.end = RunEnd::Succeeded;
             Outcome::Succeeded { result: Some(attempt.to_string()) }

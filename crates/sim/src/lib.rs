@@ -21,6 +21,7 @@ mod network_faults;
 mod observed_port;
 mod random;
 mod reads;
+mod ready_queue;
 mod run;
 mod store_connection;
 mod topology;

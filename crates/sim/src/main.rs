@@ -34,6 +34,9 @@ struct SimArgs {
     /// Break a rule on purpose, to see that it is noticed.
     #[arg(long, value_parser = parse_defect)]
     defect: Option<Defect>,
+    /// Let nodes send each other hints of queued work, which are lost, delayed, doubled and forged.
+    #[arg(long)]
+    hints: bool,
     /// Print every event.
     #[arg(long)]
     trace: bool,
@@ -69,8 +72,8 @@ fn main() -> ExitCode {
                     if seed >= to {
                         return;
                     }
-                    let SimArgs { store, defect, trace: print, .. } = arguments;
-                    let outcome = simulate(SimOptions { seed, store, defect, print });
+                    let SimArgs { store, defect, hints: has_hints, trace: print, .. } = arguments;
+                    let outcome = simulate(SimOptions { seed, store, defect, has_hints, print });
                     let broken = outcome.violation.is_some();
                     tally.add(outcome, to - from == 1, started);
                     if broken && arguments.until_failure {

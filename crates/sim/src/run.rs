@@ -55,17 +55,25 @@ pub struct SimOptions {
     /// The database under the store; `None` to let the seed decide.
     pub store: Option<StoreKind>,
     pub defect: Option<Defect>,
+    /// Whether nodes send each other hints of queued work. It is not drawn from the seed, so that runs without hints
+    /// stay the same.
+    pub has_hints: bool,
     /// Whether to print every event as it happens.
     pub print: bool,
 }
 
 impl SimOptions {
     pub fn seed(seed: u64) -> Self {
-        SimOptions { seed, store: None, defect: None, print: false }
+        SimOptions { seed, store: None, defect: None, has_hints: false, print: false }
     }
 
     pub fn on(seed: u64, store: StoreKind) -> Self {
         SimOptions { store: Some(store), ..SimOptions::seed(seed) }
+    }
+
+    #[must_use]
+    pub fn with_hints(self) -> Self {
+        SimOptions { has_hints: true, ..self }
     }
 
     /// The database under the store. It is drawn from the seed alone, so that the rest of a run does not
@@ -96,7 +104,8 @@ pub fn simulate(options: SimOptions) -> RunOutcome {
     let _planted = Planted::new(options.defect);
     lifecycle_coverage::take();
     let mut rng = Rng::new(options.seed);
-    let topology = NodeTopology::drawn(&mut rng.fork("topology"));
+    let mut topology = NodeTopology::drawn(&mut rng.fork("topology"));
+    topology.has_hints = options.has_hints;
     let drawn = NetworkFaults::drawn(&mut rng.fork("weather"));
     // Some runs have no faults at all: then nothing may be late or lost either.
     let network_faults = if rng.per_mille(PEACEFUL_PER_MILLE) { NetworkFaults::calm() } else { drawn };

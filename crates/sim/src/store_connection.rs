@@ -171,6 +171,10 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.finished_after(after, limit)).await
     }
 
+    async fn run_times_after(&self, _after: u64, _limit: usize) -> Result<RunTimesPage, StoreError> {
+        Err(no_lists())
+    }
+
     async fn history_span(&self) -> Result<HistorySpan, StoreError> {
         self.database.read(|_, reads| reads.history_span()).await
     }
@@ -321,10 +325,23 @@ impl Directory for NodeStore {
     ) -> Result<Page<StoredSecret, String>, StoreError> {
         Err(no_directory())
     }
+
+    async fn document(&self, _kind: DocumentKind, _name: &str) -> Result<Option<StoredDocument>, StoreError> {
+        Ok(None)
+    }
+
+    async fn documents(
+        &self,
+        _kind: DocumentKind,
+        _after: Option<&str>,
+        _limit: usize,
+    ) -> Result<Page<StoredDocument, String>, StoreError> {
+        Ok(Page { items: Vec::new(), next: None })
+    }
 }
 
 fn no_directory() -> StoreError {
-    StoreError::Broken("the simulated world has no tokens, users and secrets".to_owned())
+    StoreError::Broken("the simulated world has no tokens, users, secrets and documents".to_owned())
 }
 
 fn no_lists() -> StoreError {

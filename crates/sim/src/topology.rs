@@ -16,6 +16,8 @@ pub struct NodeTopology {
     pub engine: EngineConfig,
     /// Whether schedulers divide the segments among themselves; if not, each owns all of them.
     pub is_coordinated: bool,
+    /// Whether schedulers send each other hints of queued work.
+    pub has_hints: bool,
     /// The worker of each node, if any.
     pub workers: Vec<Option<WorkerPlan>>,
 }
@@ -40,7 +42,13 @@ impl NodeTopology {
             }
         }
         let engine = engine_config(rng);
-        NodeTopology { schedulers, engine, is_coordinated: rng.per_mille(850), workers: plans }
+        NodeTopology {
+            schedulers,
+            engine,
+            is_coordinated: rng.per_mille(850),
+            has_hints: false,
+            workers: plans,
+        }
     }
 
     pub fn nodes(&self) -> usize {
@@ -97,6 +105,7 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         },
         // The simulated clients are not audited.
         audit_interval: None,
+        operations_interval: None,
         retention_hold: RETENTION_HOLD,
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),

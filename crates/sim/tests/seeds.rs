@@ -224,3 +224,28 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(hashes, (1_000..1_012).map(run).collect::<Vec<_>>());
     assert!(hashes.windows(2).all(|pair| pair[0].0 != pair[1].0), "seeds give different runs: {hashes:?}");
 }
+
+/// Hints wake workers, and decide nothing: whatever happens to them, no rule is broken.
+#[test]
+fn hints_that_are_lost_delayed_doubled_and_forged_break_nothing() {
+    let mut coverage = Coverage::new();
+    for (seed, store) in
+        (0..24).zip([StoreKind::Sqlite, StoreKind::Postgres, StoreKind::MariaDb].into_iter().cycle())
+    {
+        let outcome = simulate(SimOptions::on(seed, store).with_hints());
+        assert!(outcome.violation.is_none(), "\n{outcome}");
+        for (what, count) in outcome.coverage {
+            *coverage.entry(what).or_default() += count;
+        }
+    }
+    for what in [
+        "calls to the broker that failed",
+        "connections to the broker dropped",
+        "hints delivered",
+        "hints doubled",
+        "hints forged",
+        "hints lost",
+    ] {
+        assert!(coverage.contains_key(what), "never happened: {what}");
+    }
+}

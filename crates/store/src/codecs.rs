@@ -11,10 +11,11 @@ use crate::layout::{DeadLetterColumns, HistoryColumns, JOBS, JobColumns, LiveCol
 use crate::rows::{AssignedJob, JobRow, JobTerms, LiveRow, ScheduleRow};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::{Job, JobSpec, Settings};
-use punctual_core::occurrence::{Finished, Live};
+use punctual_core::occurrence::{Finished, Live, RunInput};
 use punctual_core::ports::{DeadLetter, Lane};
 use punctual_core::schedule::ScheduleState;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A limit as an SQL parameter.
 pub(crate) fn limit(value: usize) -> i64 {
@@ -164,6 +165,17 @@ impl<'a> JobColumns<'a> {
     }
 }
 
+/// What an occurrence has of its own, as its column has it.
+pub(crate) fn input_column(input: Option<&RunInput>) -> Option<Cow<'static, str>> {
+    let json = |input| serde_json::to_string(input).expect("texts and numbers are JSON");
+    input.map(json).map(Cow::Owned)
+}
+
+fn read_input(stored: Option<&str>, column: &'static str) -> Result<Option<Arc<RunInput>>, Fault> {
+    let read = |text| serde_json::from_str(text).map(Arc::new).map_err(|error| Fault::damaged(column, error));
+    stored.map(read).transpose()
+}
+
 /// Reads the columns of `live`.
 pub(crate) fn read_live(row: &(impl RowCells + ?Sized), first: usize) -> Result<LiveRow, Fault> {
     let columns = LiveColumns::read(row, first)?;
@@ -191,6 +203,7 @@ pub(crate) fn read_live(row: &(impl RowCells + ?Sized), first: usize) -> Result<
         flags,
         limiter: read_limiter(columns.limiter, "live.limiter")?,
         line: read_limiter(columns.line, "live.line")?,
+        input: read_input(columns.input.as_deref(), "live.input")?,
     };
     Ok(LiveRow { live, lane: columns.lane, is_sole })
 }
@@ -224,6 +237,7 @@ impl LiveColumns<'_> {
             look_at: live.look_at(),
             limiter: limiter_column(live.limiter),
             line: limiter_column(live.line),
+            input: input_column(live.input.as_deref()),
         }
     }
 }
@@ -286,6 +300,7 @@ pub(crate) fn read_finished(row: &(impl RowCells + ?Sized), first: usize) -> Res
         error: columns.error.map(Cow::into_owned),
         result: columns.result.map(Cow::into_owned),
         reason: columns.reason,
+        input: read_input(columns.input.as_deref(), "history.input")?,
     })
 }
 
@@ -313,6 +328,7 @@ impl<'a> HistoryColumns<'a> {
             worker,
             error: finished.error.as_deref().map(Cow::Borrowed),
             result: finished.result.as_deref().map(Cow::Borrowed),
+            input: input_column(finished.input.as_deref()),
         }
     }
 }
@@ -339,6 +355,7 @@ pub(crate) fn read_dead_letter(
         died_at: columns.died_at,
         error: columns.error.map(Cow::into_owned),
         noted: columns.noted,
+        input: read_input(columns.input.as_deref(), "dead_letters.input")?,
     })
 }
 

@@ -49,10 +49,10 @@ macro_rules! codes {
 
 codes! {
     StoredStatus { Active = 0, Paused = 1, Failed = 2, Cancelled = 3, Deleted = 4 }
-    Status { Succeeded = 0, Failed = 1, TimedOut = 2, Cancelled = 3, Lost = 4, Skipped = 5, Expired = 6 }
+    Status { Succeeded = 0, Failed = 1, TimedOut = 2, Cancelled = 3, Lost = 4, Skipped = 5, Expired = 6, Snoozed = 7 }
     Origin { Schedule = 0, Trigger = 1, Backfill = 2 }
     OverlapPolicy { Skip = 0, Allow = 1, Queue = 2, Replace = 3 }
-    SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5 }
+    SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5, Requested = 6 }
     LogStream { Stdout = 0, Stderr = 1, Log = 2 }
     SessionMode { Open = 0, Paused = 1, Draining = 2 }
     Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3, Worker = 4 }

@@ -1,18 +1,21 @@
-//! Tokens, users and secrets, the same for every database: their rows, and changes over the statements of a dialect.
+//! Tokens, users, secrets and documents, the same for every database: their rows, and changes over the statements of a dialect.
 //! [`crate::reads`] finds them.
 
 use crate::audit::AuditStatements;
 use crate::cells::{Cell, RowCells};
 use crate::codes::document;
 use crate::fault::Fault;
-use crate::layout::{SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns};
+use crate::layout::{
+    DOCUMENTS, DocumentColumns, SECRETS, SecretColumns, TOKENS, TokenColumns, USERS, UserColumns,
+};
 use crate::row_list::{List, row};
 use crate::server::connection::{
     Argument, ServerAnswer, ServerCall, StatementVerb, Statements, TransactionFrame, value,
 };
 use async_trait::async_trait;
 use punctual_core::ports::{
-    AuditEntry, DirectoryChange, DirectoryOutcome, SealedValue, StoredSecret, Token, User,
+    AuditEntry, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentStep, Page,
+    SealedValue, StoredDocument, StoredSecret, Token, User,
 };
 use punctual_core::time::Timestamp;
 use serde::Serialize;
@@ -40,7 +43,11 @@ pub enum DirectoryReply {
 impl DirectoryCall {
     /// The rows that it writes.
     pub(crate) fn weight(&self) -> usize {
-        if let DirectoryCall::TouchTokens(used) = self { used.len().max(1) } else { 1 }
+        match self {
+            DirectoryCall::TouchTokens(used) => used.len().max(1),
+            DirectoryCall::Change(DirectoryChange::Documents(changes), _) => changes.len().max(1),
+            DirectoryCall::Change(..) => 1,
+        }
     }
 }
 
@@ -61,6 +68,11 @@ pub(crate) trait DirectoryStatements: AuditStatements {
     const ADD_SECRET: &'static str;
     const REPLACE_SECRET: &'static str;
     const REMOVE_SECRET: &'static str;
+    /// All columns of a document, which stays as it is until the transaction ends.
+    const LOCK_DOCUMENT: &'static str;
+    const ADD_DOCUMENT: &'static str;
+    const REPLACE_DOCUMENT: &'static str;
+    const REMOVE_DOCUMENT: &'static str;
 }
 
 #[async_trait]
@@ -147,7 +159,55 @@ async fn apply<C: DirectoryStatements>(
         DirectoryChange::RemoveSecret(expected) => {
             change_row(connection, C::REMOVE_SECRET, removed_secret(expected)?, Changed).await?
         }
+        DirectoryChange::Documents(changes) => change_documents(connection, changes).await?,
     })
+}
+
+/// Locks the documents in the order of their ids, and changes all of them or none. If another node adds one of them at
+/// the same time, the statement fails with a conflict, and the second run finds that document.
+async fn change_documents<C: DirectoryStatements>(
+    connection: &mut C,
+    changes: &[DocumentChange],
+) -> Result<DirectoryOutcome, Fault> {
+    let changes: BTreeMap<String, &DocumentChange> = changes
+        .iter()
+        .map(|change| {
+            let (kind, name) = change.key();
+            (document_id(kind, name), change)
+        })
+        .collect();
+    let mut steps = Vec::with_capacity(changes.len());
+    for (id, change) in &changes {
+        let stored = send(connection, C::LOCK_DOCUMENT, row![id.as_str()]).await?;
+        let stored = stored.rows.first().map(DocumentRow::read).transpose()?;
+        steps.push(change.step(stored.and_then(|row| row.document(change.key().0)).as_ref()));
+    }
+    if let Some(outcome) = DocumentStep::outcome(&steps) {
+        return Ok(outcome);
+    }
+    let writes = changes.iter().map(|(id, change)| {
+        let (sql, values) = match change {
+            DocumentChange::Add(document) => (C::ADD_DOCUMENT, document_values(document, id)),
+            DocumentChange::Replace(document) => (C::REPLACE_DOCUMENT, document_values(document, id)),
+            DocumentChange::Remove { .. } => (C::REMOVE_DOCUMENT, vec![value(id.as_str())]),
+        };
+        ServerCall::new(sql, values)
+    });
+    connection.send(TransactionFrame::None, writes.collect()).await?;
+    Ok(DirectoryOutcome::Done)
+}
+
+/// What a document is stored under. Kinds contain no slash.
+pub(crate) fn document_id(kind: DocumentKind, name: &str) -> String {
+    format!("{}/{name}", kind.word())
+}
+
+/// The columns of a document and, at the end, its id.
+fn document_values<'a>(document: &'a StoredDocument, id: &'a str) -> Vec<Argument<'a>> {
+    let columns =
+        DocumentColumns { id: id.into(), version: document.version, body: document.body.as_str().into() };
+    let [id, version, body] = columns.into_cells();
+    [version, body, id].map(Argument::Value).to_vec()
 }
 
 /// The ids of the users with the id or the email address of this one.
@@ -241,6 +301,48 @@ impl DirectoryRow for StoredSecret {
 
     fn id(&self) -> &str {
         &self.name
+    }
+}
+
+/// A stored document, of any kind.
+#[derive(Debug)]
+pub(crate) struct DocumentRow {
+    id: String,
+    version: u64,
+    body: String,
+}
+
+impl DirectoryRow for DocumentRow {
+    const ABOUT: usize = DOCUMENTS.at("body");
+
+    fn read(row: &(impl RowCells + ?Sized)) -> Result<Self, Fault> {
+        let columns = DocumentColumns::read(row, 0)?;
+        Ok(DocumentRow {
+            id: columns.id.into_owned(),
+            version: columns.version,
+            body: columns.body.into_owned(),
+        })
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl DocumentRow {
+    /// The document, if it is of this kind.
+    pub fn document(self, kind: DocumentKind) -> Option<StoredDocument> {
+        let name = self.id.strip_prefix(kind.word())?.strip_prefix('/')?.to_owned();
+        Some(StoredDocument { kind, name, version: self.version, body: self.body })
+    }
+
+    /// The documents of a kind at the beginning of a page: those of other kinds follow them.
+    pub fn page(kind: DocumentKind, page: Page<DocumentRow, String>) -> Page<StoredDocument, String> {
+        let rows = page.items.len();
+        let items: Vec<_> = page.items.into_iter().map_while(|row| row.document(kind)).collect();
+        let is_cut = items.len() < rows || page.next.is_none();
+        let next = items.last().filter(|_| !is_cut).map(|document| document.name.clone());
+        Page { items, next }
     }
 }
 
@@ -342,12 +444,12 @@ fn last_uses(used: &[(String, Timestamp)]) -> BTreeMap<&str, Timestamp> {
 macro_rules! serve_directory {
     ($store:ty) => {
         const _: () = {
-            use crate::directory::{DirectoryCall, DirectoryReply};
+            use crate::directory::{DirectoryCall, DirectoryReply, DocumentRow, document_id};
             use crate::reads::ReadKind;
             use async_trait::async_trait;
             use punctual_core::ports::{
-                AuditEntry, Directory, DirectoryChange, DirectoryOutcome, Page, StoreError, StoredSecret,
-                Token, User,
+                AuditEntry, Directory, DirectoryChange, DirectoryOutcome, DocumentKind, Page, StoreError,
+                StoredDocument, StoredSecret, Token, User,
             };
             use punctual_core::time::Timestamp;
 
@@ -420,6 +522,29 @@ macro_rules! serve_directory {
                 ) -> Result<Page<StoredSecret, String>, StoreError> {
                     let after = after.map(str::to_owned);
                     read!(self.readers, reads => reads.listed_by_id(ReadKind::Secrets, after.as_deref(), limit))
+                }
+
+                async fn document(
+                    &self,
+                    kind: DocumentKind,
+                    name: &str,
+                ) -> Result<Option<StoredDocument>, StoreError> {
+                    let id = document_id(kind, name);
+                    let row: Option<DocumentRow> =
+                        read!(self.readers, reads => reads.found(ReadKind::Document, &id))?;
+                    Ok(row.and_then(|row| row.document(kind)))
+                }
+
+                async fn documents(
+                    &self,
+                    kind: DocumentKind,
+                    after: Option<&str>,
+                    limit: usize,
+                ) -> Result<Page<StoredDocument, String>, StoreError> {
+                    let after = document_id(kind, after.unwrap_or_default());
+                    let page: Page<DocumentRow, String> =
+                        read!(self.readers, reads => reads.listed_by_id(ReadKind::Documents, Some(&after), limit))?;
+                    Ok(DocumentRow::page(kind, page))
                 }
             }
         };

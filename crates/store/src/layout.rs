@@ -314,6 +314,7 @@ pub(crate) static TABLES: &[Layout] = &[
     TOKENS,
     USERS,
     SECRETS,
+    DOCUMENTS,
     JOBS,
     JOB_TAGS,
     JOB_KEYS,
@@ -357,6 +358,11 @@ table! { SECRETS = secrets[1] as SecretColumns, secret_columns, mysql_secret_col
     sqlite_secret_columns {
     id ShortText, version Count, key_id ShortText, sealed Document, about Document,
 } }
+// The id is the kind and the name.
+table! { DOCUMENTS = documents[1] as DocumentColumns, document_columns, mysql_document_columns,
+    sqlite_document_columns {
+    id ShortText, version Count, body Document,
+} }
 table! { JOBS = jobs[1] as JobColumns, job_columns, mysql_job_columns,
     sqlite_job_columns {
     id Id, lane Big, created_at Time, version Int, mark Coded<StoredStatus>, priority Rank, schedule_type Bits,
@@ -377,7 +383,7 @@ table! { LIVE = live[2] as LiveColumns, live_columns, mysql_live_columns,
     job Id, occurrence Number, lane Big, rank Big, available_at Time, scheduled_time Time, job_version Int,
     attempt Int, charged Int, epoch Lease, segment Bits, state Bits, gates Bits, priority Rank,
     origin Coded<Origin>, ties Bits, cancel_requested Flag, session Option<Session>, claimed_at Option<Time>,
-    expires_at Option<Time>, look_at Option<Time>, limiter Option<Big>, line Option<Big>,
+    expires_at Option<Time>, look_at Option<Time>, limiter Option<Big>, line Option<Big>, input Option<Document>,
 } }
 table! { DEPENDENCIES = dependencies[2] { parent Id, child Id } }
 table! { RESOLUTIONS = resolutions[1] { parent Id, succeeded Flag } }
@@ -389,7 +395,7 @@ table! { CHECKPOINTS = checkpoints[2] { job Id, occurrence Number, document Docu
 table! { DEAD_LETTERS = dead_letters[1] as DeadLetterColumns, dead_letter_columns, mysql_dead_letter_columns,
     sqlite_dead_letter_columns {
     number Count, job Id, occurrence Number, scheduled_time Time, died_at Time, attempts Int, epoch Lease,
-    origin Coded<Origin>, noted Flag, error Option<Document>,
+    origin Coded<Origin>, noted Flag, error Option<Document>, input Option<Document>,
 } }
 table! { SESSIONS = sessions[1] {
     id Session, worker Big, lease_us Count, beat Count, turn Count, opened_at Time, beaten_at Time, slots Number,
@@ -409,7 +415,7 @@ table! { HISTORY = history[1] as HistoryColumns, history_columns, mysql_history_
     place Count, job Id, occurrence Number, completed_at Time, scheduled_time Time, available_at Time, attempt Int,
     epoch Lease, job_version Int, status Coded<Status>, origin Coded<Origin>, reason Option<Coded<SkipReason>>,
     started_at Option<Time>, session Option<Session>, worker Option<Big>, error Option<Document>,
-    result Option<Document>,
+    result Option<Document>, input Option<Document>,
 } }
 table! { LINES = lines[4] {
     job Id, occurrence Number, attempt Int, number Count, timestamp Time, stream Coded<LogStream>,

@@ -9,8 +9,10 @@ use crate::fault::Fault;
 use crate::layout::{Column, JobColumns, Layout, LiveColumns, ScheduleColumns, hex};
 use punctual_core::ids::JobId;
 use punctual_core::notes::Checkpoint;
+use punctual_core::occurrence::RunInput;
 use punctual_core::ports::{SecretAbout, TokenAbout, UserAbout};
 use punctual_core::sealed::is_sealed;
+use serde::de::IgnoredAny;
 
 /// Rows that are reported by name; a table in which every row is malformed would fill the screen.
 pub(crate) const NAMED_MAX: usize = 100;
@@ -122,6 +124,12 @@ fn read_text(table: &str, column: &str, text: &str) -> Result<(), Fault> {
         ("users", "about") => document(serde_json::from_str::<UserAbout>(text), "users.about").map(drop),
         ("secrets", "about") => {
             document(serde_json::from_str::<SecretAbout>(text), "secrets.about").map(drop)
+        }
+        ("documents", "body") => {
+            document(serde_json::from_str::<IgnoredAny>(text), "documents.body").map(drop)
+        }
+        ("live" | "history" | "dead_letters", "input") => {
+            document(serde_json::from_str::<RunInput>(text), "the input of a run").map(drop)
         }
         ("sessions", "job_types") => names(text, "sessions.job_types"),
         ("sessions", "queues") => names(text, "sessions.queues"),

@@ -135,6 +135,7 @@ macro_rules! serve_reads {
             list executions_of_job(job: JobId, before: Option<ExecutionId>, limit: usize) -> Page<ExecutionView, ExecutionId>;
             read execution(id: ExecutionId) -> Option<ExecutionView>;
             read finished_after(after: u64, limit: usize) -> FinishedPage;
+            read run_times_after(after: u64, limit: usize) -> RunTimesPage;
             read history_span() -> HistorySpan;
             read running(after: Option<RunningPlace>, limit: usize) -> Page<OpenExecution, RunningPlace>;
             read notes(job: JobId, up_to: u32, limit: usize) -> Vec<Noted>;
@@ -179,7 +180,7 @@ macro_rules! serve_listed {
                 DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
                 FinishedPage, HistorySpan, Horizon, JobCounts, JobOwner, JobQuery, JobView, ListedExecution, LogLine,
                 NotedClock, OpenExecution, Page, PausedQueue, QueueRow, Retained, Retired, Retirement,
-                RunningPlace, SessionRow, Store, StoreError, StoreFigures, StoreHealth, Write,
+                RunTimesPage, RunningPlace, SessionRow, Store, StoreError, StoreFigures, StoreHealth, Write,
                 WriteReply,
             };
             use punctual_core::schedule::SkipRange;

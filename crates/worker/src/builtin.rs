@@ -41,10 +41,9 @@ impl Executor for SleepExecutor {
                     Outcome::Succeeded { result: None }
                 })
             }
-            None => Box::pin(std::future::ready(Outcome::Failed {
-                error: "the payload of a sleep job must be {\"ms\": <milliseconds>}".to_owned(),
-                retryable: false,
-            })),
+            None => Box::pin(std::future::ready(Outcome::failed_for_good(
+                "the payload of a sleep job must be {\"ms\": <milliseconds>}".to_owned(),
+            ))),
         }
     }
 }

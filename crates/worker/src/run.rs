@@ -210,7 +210,7 @@ async fn ask(
 
 fn no_handler(job_type: &str) -> Task<Outcome> {
     let error = format!("this worker has no handler for {job_type}");
-    Box::pin(std::future::ready(Outcome::Failed { error, retryable: true }))
+    Box::pin(std::future::ready(Outcome::failed(error)))
 }
 
 #[cfg(test)]

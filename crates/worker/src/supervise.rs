@@ -77,7 +77,7 @@ fn tell_if_still_there<A, B>(ended: &Either<A, B>) {
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Outcome::Failed { error: format!("the handler panicked: {message}"), retryable: true }
+    Outcome::failed(format!("the handler panicked: {message}"))
 }
 
 /// The stops requested of one handler.

@@ -101,6 +101,7 @@ fn assignment() -> Assignment {
         available_at: Timestamp::EPOCH,
         rank: 0,
         checkpoint: None,
+        result_overflow: Default::default(),
     }
 }
 

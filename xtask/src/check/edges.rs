@@ -9,15 +9,19 @@ const RULE: &str = "crate edges";
 
 /// Each crate with its allowed dependencies, of any kind. The crate itself is not listed: its tests may
 /// enable a feature that way.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
+    // Its tests cut connections with the fault proxy.
+    ("punctual-queue", &["punctual-core", "punctual-link"]),
     // The fault proxy: forwards bytes for benchmarks and the chaos suite.
     ("punctual-link", &[]),
     ("punctual-test-servers", &[]),
     ("punctual-engine", &["punctual-core"]),
-    ("punctual-worker", &["punctual-core"]),
+    // The client for targets that users choose, and the channels of notifications.
+    ("punctual-outbound", &["punctual-core"]),
+    ("punctual-worker", &["punctual-core", "punctual-outbound"]),
     // The client's optional worker is the one that the server runs (decision 0008).
     ("punctual-client", &["punctual-core", "punctual-worker"]),
     ("punctual-api", &["punctual-core", "punctual-engine", "punctual-client"]),
@@ -25,7 +29,14 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     // The types of some settings belong to the crates that they configure.
     (
         "punctual-config",
-        &["punctual-core", "punctual-client", "punctual-coordination", "punctual-shim", "punctual-worker"],
+        &[
+            "punctual-core",
+            "punctual-client",
+            "punctual-coordination",
+            "punctual-queue",
+            "punctual-shim",
+            "punctual-worker",
+        ],
     ),
     ("punctual-cli", &["punctual-core", "punctual-client", "punctual-config"]),
     (
@@ -34,7 +45,9 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "punctual-core",
             "punctual-store",
             "punctual-coordination",
+            "punctual-queue",
             "punctual-engine",
+            "punctual-outbound",
             "punctual-worker",
             "punctual-client",
             "punctual-api",
@@ -71,6 +84,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             // Its tests use them.
             "punctual-coordination",
             "punctual-engine",
+            "punctual-queue",
         ],
     ),
     (

@@ -5,7 +5,9 @@
 use super::children::{Children, kill_all_in};
 use super::server::{ServerNode, ServiceEvent, ServicePlan, StartedServer, ask, begin, start_again};
 use super::site::ServerSite;
-use super::{Ready, ReadyServer, Service, coordination, galera, mysql, oidc, postgres, programs};
+use super::{
+    Ready, ReadyServer, Service, brokers, coordination, galera, mysql, oidc, postgres, programs, receivers,
+};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
 use serde::Serialize;
@@ -69,7 +71,10 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<ServicePlan> {
             Service::ZooKeeperCluster => coordination::zookeeper_cluster(&programs, &site),
             Service::RedisSecured => coordination::redis_secured(&programs, &site),
             Service::EtcdSecured => coordination::etcd_secured(&programs, &site),
+            Service::Nats => brokers::nats(&programs, &site),
+            Service::RabbitMq => brokers::rabbitmq(&programs, &site),
             Service::Oidc => oidc::provider(&root, &programs, &site),
+            Service::Receivers => receivers::receivers(&root, &programs, &site),
         }
     };
     Ok(ServicePlan { service, nodes: Box::new(nodes) })

@@ -5,6 +5,7 @@
 //!
 //! A test that breaks a cluster has its own guard, and sends it commands through the lifeline.
 
+mod brokers;
 mod certificates;
 mod children;
 mod coordination;
@@ -17,6 +18,7 @@ mod oidc;
 mod packages;
 mod postgres;
 mod programs;
+mod receivers;
 mod server;
 mod site;
 
@@ -38,9 +40,9 @@ pub use programs::{find_or_unpack, library_folders};
 pub const USAGE: &str = "\
 cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with its own servers; PUNCTUAL_TEST_POSTGRES and similar variables hold their addresses;
-                            a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
+                            a SERVICE is postgres, mariadb, mysql, redis, nats, rabbitmq, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
-                            oidc is a provider of OpenID Connect;
+                            oidc is a provider of OpenID Connect; receivers get mails and webhooks;
                             mariadb-secured, redis-secured and etcd-secured speak TLS, with the certificates in
                             PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
@@ -66,12 +68,16 @@ pub enum Service {
     RedisSecured,
     /// etcd over TLS: one server that accepts all clients, and one that requires client certificates.
     EtcdSecured,
+    Nats,
+    RabbitMq,
     /// An identity provider.
     Oidc,
+    /// Receivers of mails and webhooks.
+    Receivers,
 }
 
 impl Service {
-    const ALL: [Service; 14] = [
+    const ALL: [Service; 17] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -85,7 +91,10 @@ impl Service {
         Service::MariaDbSecured,
         Service::RedisSecured,
         Service::EtcdSecured,
+        Service::Nats,
+        Service::RabbitMq,
         Service::Oidc,
+        Service::Receivers,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -104,7 +113,10 @@ impl Service {
             Service::MariaDbSecured => "mariadb-secured",
             Service::RedisSecured => "redis-secured",
             Service::EtcdSecured => "etcd-secured",
+            Service::Nats => "nats",
+            Service::RabbitMq => "rabbitmq",
             Service::Oidc => "oidc",
+            Service::Receivers => "receivers",
         }
     }
 

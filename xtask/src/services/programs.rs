@@ -1,10 +1,12 @@
 //! Locates the programs of a service: installed on this machine, or else unpacked next to the build.
 
 use super::Service;
+use super::brokers;
 use super::coordination;
 use super::galera;
 use super::oidc;
 use super::packages::{self, Packages, Suite};
+use super::receivers;
 use crate::tools;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -38,6 +40,11 @@ impl Programs {
     pub fn alone(folder: PathBuf, libraries: Option<OsString>) -> Self {
         let launch = libraries.map_or(ProgramLaunch::Installed, ProgramLaunch::WithLibraries);
         Programs { folder, usr: vec![], launch }
+    }
+
+    /// Programs that are found by their paths below several equivalents of `/usr`.
+    pub fn in_trees(usr: Vec<PathBuf>, libraries: Option<OsString>) -> Self {
+        Programs { usr, ..Programs::alone(PathBuf::new(), libraries) }
     }
 
     /// The library path of programs that are not installed.
@@ -85,10 +92,10 @@ struct Wanted {
     advice: &'static str,
 }
 
-/// `None` for a service whose programs do not come from Debian.
+/// `None` for a service whose programs are found in another way.
 fn wanted(service: Service) -> Option<Wanted> {
     let wanted = match service {
-        Service::Oidc => return None,
+        Service::Oidc | Service::Receivers | Service::Nats | Service::RabbitMq => return None,
         Service::Postgres | Service::Replica => Wanted {
             name: "PostgreSQL",
             program: "postgres",
@@ -163,7 +170,14 @@ fn wanted(service: Service) -> Option<Wanted> {
 
 /// Finds a service, or unpacks it. A missing service is always an error.
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
-    let Some(Wanted { name, packages, advice, .. }) = wanted(service) else { return oidc::install(root) };
+    let Some(Wanted { name, packages, advice, .. }) = wanted(service) else {
+        return match service {
+            Service::Nats => brokers::install_nats(root),
+            Service::RabbitMq => brokers::install_rabbitmq(&unpacked_folder(root, service)?),
+            Service::Receivers => receivers::install(root),
+            _ => oidc::install(root),
+        };
+    };
     if let Some(programs) = find(root, service) {
         return Ok(programs);
     }

@@ -29,8 +29,9 @@ struct ServerUser {
 impl ServerSite {
     /// Creates a folder inside the one that all services share.
     pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
-        // The identity provider may run as root, and its programs are where only root may be able to go.
-        let is_changed = rustix::process::geteuid().is_root() && service != Service::Oidc;
+        // These may run as root, and their programs are where only root may be able to go.
+        let may_be_root = matches!(service, Service::Nats | Service::Oidc | Service::Receivers);
+        let is_changed = rustix::process::geteuid().is_root() && !may_be_root;
         let owner = if is_changed { Some(unprivileged(service)?) } else { None };
         if owner.is_some() {
             // The user must be able to reach its folder, and owns none of those above.
@@ -85,7 +86,8 @@ fn unprivileged(service: Service) -> Result<ServerUser> {
         Service::Redis | Service::RedisSecured => "redis",
         Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
-        Service::Oidc => "nobody",
+        Service::RabbitMq => "rabbitmq",
+        Service::Nats | Service::Oidc | Service::Receivers => "nobody",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));

@@ -70,6 +70,7 @@ pub const fn execution_word(status: ExecutionStatus) -> &'static str {
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Lost
         | ExecutionStatus::Skipped
+        | ExecutionStatus::Snoozed
         | ExecutionStatus::Expired => "FAILED",
     }
 }
@@ -153,6 +154,8 @@ impl From<JobView> for UserJobBody {
             Schedule::Recurring(recurring) => Some(match &recurring.recurrence.spec().rule {
                 Rule::Interval { every, .. } => every.clone(),
                 Rule::Cron { pattern, .. } => pattern.clone(),
+                Rule::Rrule { rule, .. } => rule.clone(),
+                Rule::Union { .. } => recurring.recurrence.describe(),
             }),
             Schedule::Immediate | Schedule::OneTime { .. } => None,
         };

@@ -90,6 +90,7 @@ pub const fn execution_word(status: ExecutionStatus) -> Option<&'static str> {
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Lost
         | ExecutionStatus::Skipped
+        | ExecutionStatus::Snoozed
         | ExecutionStatus::Expired => "FAILED",
     })
 }

@@ -48,6 +48,7 @@ pub const fn execution_word(status: ExecutionStatus) -> &'static str {
         | ExecutionStatus::Cancelled
         | ExecutionStatus::Lost
         | ExecutionStatus::Skipped
+        | ExecutionStatus::Snoozed
         | ExecutionStatus::Expired => "FAILED",
     }
 }
@@ -154,7 +155,7 @@ pub async fn trigger(
     _: NoBody,
 ) -> Result<Response, ApiError> {
     let run = async |_| {
-        let added = changed(&call, id, Verb::Trigger { despite_overlap: false }).await?.added;
+        let added = changed(&call, id, Verb::trigger(false)).await?.added;
         let added = added.ok_or_else(|| ApiError::Internal("a trigger that added nothing".to_owned()))?;
         let execution = SnakeExecutionBody::from(views::execution(call.cases.execution(added).await?.view));
         Ok((StatusCode::CREATED, Json(execution)).into_response())

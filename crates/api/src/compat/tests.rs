@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../docs/reference/compatibility.md");
 
-const EXECUTION_STATUSES: [ExecutionStatus; 10] = [
+const EXECUTION_STATUSES: [ExecutionStatus; 11] = [
     ExecutionStatus::Waiting,
     ExecutionStatus::Queued,
     ExecutionStatus::Running,
@@ -18,6 +18,7 @@ const EXECUTION_STATUSES: [ExecutionStatus; 10] = [
     ExecutionStatus::Lost,
     ExecutionStatus::Skipped,
     ExecutionStatus::Expired,
+    ExecutionStatus::Snoozed,
 ];
 
 /// The cells of the rows below a heading, without code marks.

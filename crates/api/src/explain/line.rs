@@ -30,6 +30,9 @@ pub(super) fn sentences(live: &Live, facts: &ExplainedFacts) -> Vec<String> {
             said.extend(stuck(line, facts));
             said
         }
+        _ if facts.cluster_pause.is_some() => {
+            vec![format!("It is on the wait list until the cluster is resumed.{others}")]
+        }
         _ if facts.queue_paused_at.is_some() => {
             vec![format!("It is on the wait list until queue {} is resumed.{others}", spec.queue)]
         }

@@ -91,7 +91,7 @@ fn advice(facts: &ExplainedFacts) -> Vec<Advice> {
     if facts.view.status() == JobStatus::Paused {
         advice.push(Advice::resume_job(job.id));
     }
-    if queue_paused(facts).is_some() {
+    if facts.queue_paused_at.is_some() && queue_paused(facts).is_some() {
         advice.push(Advice::resume_queue(&job.spec.queue));
     }
     advice.extend(paused_in_the_way(facts).into_iter().map(Advice::resume_worker));
@@ -191,9 +191,21 @@ fn blamed_name(facts: &ExplainedFacts) -> Option<&str> {
     facts.blamed.as_ref().map(|(name, _)| name.as_str())
 }
 
-/// A sentence saying that the job's queue is paused, while the job still has executions to start.
+/// A sentence saying that the cluster or the job's queue is paused, while the job still has executions to start.
 fn queue_paused(facts: &ExplainedFacts) -> Option<String> {
     let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
+    if let Some(pause) = facts.cluster_pause.as_ref().filter(|_| is_unfinished) {
+        let since = when(pause.paused_at, facts.now);
+        let end = pause.until.map_or_else(
+            || "until it is resumed with `punctual unpause`".to_owned(),
+            |until| format!("until {}", when(until, facts.now)),
+        );
+        let skips = if pause.skips { ", and recurring runs are skipped" } else { "" };
+        return Some(format!(
+            "The whole cluster has been paused since {since} ({}): it starts no executions {end}{skips}.",
+            pause.reason
+        ));
+    }
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
     Some(format!(

@@ -5,6 +5,7 @@ use crate::{reasons, views};
 use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
 use punctual_core::job::JobSpec;
+use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::SessionRow;
@@ -89,14 +90,26 @@ fn closed(gate: Gate, live: &Live, facts: &ExplainedFacts) -> Vec<String> {
 
 fn waits_for_time(live: &Live, facts: &ExplainedFacts) -> String {
     let until = when(live.available_at, facts.now);
+    let input = live.input.as_deref();
+    let is_chosen = input.is_some_and(|input| input.chosen);
+    let before_this = facts.history.iter().find(|finished| finished.id.occurrence == live.id);
+    if is_chosen && before_this.is_none_or(|before| before.status == Status::Snoozed) {
+        let count = input.map_or(0, |input| input.snoozes);
+        return format!(
+            "Attempt {} waits until {until}: its handler has snoozed it, {count} of at most {} times.",
+            live.attempt,
+            limits::SNOOZES_MAX
+        );
+    }
     if live.charged == 0 {
         return format!("It waits until {until}.");
     }
+    let chosen = if is_chosen { ", at a time chosen by the handler" } else { "" };
     let before = facts.history.iter().find(|finished| finished.id.occurrence == live.id);
     let after = before.map_or("a failure".to_owned(), failed);
     let max_retries = facts.view.job.spec.settings.max_retries;
     format!(
-        "Attempt {} waits until {until}: it is retry {} of {max_retries}, after {after}.",
+        "Attempt {} waits until {until}: it is retry {} of {max_retries}{chosen}, after {after}.",
         live.attempt, live.charged
     )
 }
@@ -226,7 +239,7 @@ fn all_busy(able: &[&SessionRow], facts: &ExplainedFacts) -> Option<String> {
     let theirs =
         |job_type: &str| able.iter().any(|row| row.job_types.iter().any(|theirs| theirs == job_type));
     let lanes = facts.depths.iter().filter(|depth| theirs(depth.lane.job_type()));
-    let running: u64 = lanes.map(|depth| depth.running).sum();
+    let running = lanes.map(|depth| depth.running).fold(0, u64::saturating_add);
     if able.is_empty() || running < slots {
         return None;
     }

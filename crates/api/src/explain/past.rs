@@ -129,6 +129,7 @@ fn after_failures(attempts: &[Finished]) -> String {
         Some(Status::Failed) if all(Status::Failed) => "failed",
         Some(Status::TimedOut) if all(Status::TimedOut) => "ran out of time",
         Some(Status::Lost) if all(Status::Lost) => "was lost with its worker",
+        Some(Status::Snoozed) if all(Status::Snoozed) => "was snoozed",
         _ => "did not succeed",
     };
     // The error of a timeout says the same as `how`.

@@ -5,6 +5,7 @@ mod past;
 
 use super::*;
 use punctual_client::ExecutionStatus;
+use punctual_core::cluster_pause::ClusterPause;
 use punctual_core::control::{LoadedJob, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, SessionId};
@@ -59,6 +60,7 @@ fn facts(job: Job) -> ExplainedFacts {
         parents: vec![],
         sessions: vec![],
         depths: vec![],
+        cluster_pause: None,
         queue_paused_at: None,
         queue_unreadable: None,
         ahead: BTreeMap::new(),
@@ -121,6 +123,7 @@ fn ended(facts: &ExplainedFacts, ending: Ending, error: Option<&str>) -> (Finish
     let end = ReportedEnd {
         ending,
         retryable: true,
+        next_at: None,
         started_at: None,
         completed_at: at("08:00:09"),
         error: error.map(str::to_owned),
@@ -155,6 +158,7 @@ fn letter(facts: &ExplainedFacts, attempts: u32) -> DeadLetter {
         died_at: at("08:00:09"),
         error: Some("out of paper".to_owned()),
         noted: false,
+        input: None,
     }
 }
 
@@ -378,6 +382,21 @@ fn a_paused_recurring_job_tells_when_it_would_go_on() {
 }
 
 #[test]
+fn a_queued_execution_tells_that_the_cluster_is_paused() {
+    let mut facts = facts(job(|_| {}));
+    facts.cluster_pause = Some(ClusterPause {
+        reason: "database upgrade".to_owned(),
+        paused_at: at("07:10:00"),
+        until: Some(at("09:00:00")),
+        skips: true,
+        paused_by: "ops".to_owned(),
+    });
+    let said = explain(facts).summary;
+    assert!(said.starts_with("The whole cluster has been paused since"), "{said}");
+    assert!(said.contains("(database upgrade)") && said.contains("recurring runs are skipped"), "{said}");
+}
+
+#[test]
 fn a_queued_execution_tells_that_its_queue_is_paused() {
     let mut facts = facts(job(|_| {}));
     facts.queue_paused_at = Some(at("07:10:00"));
@@ -463,6 +482,7 @@ fn the_next_run_is_told_with_its_schedule_and_zone() {
         due_at: at("08:10:01"),
         later: vec![],
         waits: false,
+        backfill: None,
     });
     let explained = explain(facts.clone());
     assert_eq!(explained.summary, format!("{told}; 2 of 5 runs have started."));
@@ -492,6 +512,7 @@ fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
         due_at: at("08:10:05"),
         later: vec![(at("06:30:00"), at("06:30:00"))],
         waits: true,
+        backfill: None,
     });
     let waits = |facts: &ExplainedFacts, change: &dyn Fn(&mut ExplainedFacts)| {
         let mut facts = facts.clone();

@@ -84,6 +84,42 @@ pub(super) const FAMILIES: &[MetricFamily] = &[
     gauge("punctual_worker_slots", "Executions that the live workers can run at once.", |now, out| {
         out.value(&[], now.worker_slots);
     }),
+    counter(
+        "punctual_job_executions_finished_total",
+        "Executions of a job that have ended, for jobs with metrics of their own; of all processes.",
+        |now, out| {
+            for (owner, name, total) in now.job_totals.rows() {
+                for status in Status::ALL {
+                    let word = ExecutionStatus::from(status).as_str().to_ascii_lowercase();
+                    out.value(&[owner, name, &word], total.ended(status));
+                }
+            }
+        },
+    )
+    .by(&["owner", "job_name", "status"]),
+    counter(
+        "punctual_job_execution_seconds_total",
+        "How long the executions of a job ran in all, for jobs with metrics of their own.",
+        |now, out| {
+            for (owner, name, total) in now.job_totals.rows() {
+                out.seconds(&[owner, name], i64::try_from(total.ran_us).unwrap_or(i64::MAX));
+            }
+        },
+    )
+    .by(&["owner", "job_name"]),
+    gauge(
+        "punctual_job_last_success_timestamp",
+        "When the latest successful execution of a job has ended, in seconds since the Unix epoch, for jobs with \
+         metrics of their own.",
+        |now, out| {
+            for (owner, name, total) in now.job_totals.rows() {
+                if let Some(at) = total.last_success {
+                    out.seconds(&[owner, name], at.as_micros());
+                }
+            }
+        },
+    )
+    .by(&["owner", "job_name"]),
     gauge(
         "punctual_queue_concurrency_limit",
         "Executions that may be queued or running at once, for queues that limit them.",
@@ -400,6 +436,89 @@ pub(super) const FAMILIES: &[MetricFamily] = &[
     counter("punctual_coordination_errors_total", "Calls to coordination that failed.", |now, out| {
         out.value(&[], now.counters.coordination_errors);
     }),
+    // The ready queue.
+    gauge(
+        "punctual_ready_queue_connected",
+        "1 while hints of queued work arrive from other processes; absent if nothing carries them, so that this process \
+         polls.",
+        |now, out| {
+            if let Some(queue) = &now.ready_queue {
+                out.value(&[queue.kind], u64::from(queue.is_receiving));
+            }
+        },
+    )
+    .by(&["kind"]),
+    counter("punctual_ready_queue_published_total", "Hints sent to other processes.", |now, out| {
+        out.value(&[], now.counters.hints_published);
+    }),
+    counter(
+        "punctual_ready_queue_received_total",
+        "Hints received from other processes; several that arrive together count once.",
+        |now, out| out.value(&[], now.counters.hints_received),
+    ),
+    counter(
+        "punctual_ready_queue_errors_total",
+        "Hints that could not be sent, and failed attempts to receive them.",
+        |now, out| out.value(&[], now.counters.hint_errors),
+    ),
+    counter(
+        "punctual_ready_queue_ignored_total",
+        "Messages of the broker that were ignored: not signed with the key of this cluster, or received before.",
+        |now, out| {
+            if let Some(queue) = &now.ready_queue {
+                out.value(&["unsigned"], queue.figures.rejected);
+                out.value(&["repeated"], queue.figures.repeated);
+            }
+        },
+    )
+    .by(&["reason"]),
+    counter(
+        "punctual_ready_queue_watchdog_reconnects_total",
+        "Connections to the broker that were replaced because messages of this process did not come back.",
+        |now, out| out.value(&[], now.ready_queue.as_ref().map_or(0, |queue| queue.figures.watchdog_reconnects)),
+    ),
+    // Events for other systems, and jobs from them.
+    gauge(
+        "punctual_events_waiting",
+        "Finished executions whose events are not published yet; reported by the leader, absent if events.url is not set.",
+        |now, out| {
+            if let Some(events) = &now.events {
+                out.value(&[], events.waiting);
+            }
+        },
+    ),
+    gauge(
+        "punctual_events_lag_seconds",
+        "How long ago the oldest execution finished whose event is not published yet; reported by the leader.",
+        |now, out| {
+            if let Some(events) = &now.events {
+                out.seconds(&[], events.lag_us);
+            }
+        },
+    ),
+    counter("punctual_events_published_total", "Events that the broker has confirmed.", |now, out| {
+        out.value(&[], now.counters.events_published);
+    }),
+    counter(
+        "punctual_events_errors_total",
+        "Batches of events that the broker has not confirmed; they are published again.",
+        |now, out| out.value(&[], now.counters.event_errors),
+    ),
+    counter(
+        "punctual_intake_accepted_total",
+        "Messages of the broker whose jobs were stored, or had been before.",
+        |now, out| out.value(&[], now.counters.intake_accepted),
+    ),
+    counter(
+        "punctual_intake_rejected_total",
+        "Messages of the broker that contained no valid job, and were moved to the rejected ones.",
+        |now, out| out.value(&[], now.counters.intake_rejected),
+    ),
+    counter(
+        "punctual_intake_errors_total",
+        "Failed attempts to receive messages with jobs, to store their jobs or to acknowledge them; they are repeated.",
+        |now, out| out.value(&[], now.counters.intake_errors),
+    ),
     counter("punctual_fires_late_total", "Schedules that were fired more than 5 s late.", |now, out| {
         out.value(&[], now.counters.late_fires);
     }),

@@ -19,9 +19,11 @@ use lanes::LaneFigures;
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::limits;
 use punctual_core::ports::{JobCounts, StoreError, StoreFigures, StoreHealth};
+use punctual_core::series::JobTotals;
 use punctual_core::time::{Timestamp, duration_micros};
 use punctual_engine::{
-    Capacity, ClusterSnapshot, CounterSnapshot, LimitedQueue, MeasureSnapshot, Readings, UseCaseError,
+    Capacity, ClusterSnapshot, CounterSnapshot, EventsState, LimitedQueue, MeasureSnapshot, Readings,
+    ReadyQueueState, UseCaseError,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -38,6 +40,8 @@ struct MetricsSnapshot {
     overdue_us: i64,
     is_retention_paused: bool,
     cluster: ClusterSnapshot,
+    ready_queue: Option<ReadyQueueState>,
+    events: Option<EventsState>,
     jobs: JobCounts,
     lanes: Vec<LaneFigures>,
     worker_sessions: u64,
@@ -50,6 +54,7 @@ struct MetricsSnapshot {
     counters: CounterSnapshot,
     measures: MeasureSnapshot,
     store: StoreFigures,
+    job_totals: JobTotals,
     traffic: TrafficSnapshot,
 }
 
@@ -65,6 +70,7 @@ impl MetricsSnapshot {
             counters,
             measures,
             store,
+            job_totals,
         } = readings;
         let capacity = Capacity::of(overview.clone());
         let sessions = &overview.sessions;
@@ -78,6 +84,8 @@ impl MetricsSnapshot {
             overdue_us: duration_micros(overdue),
             is_retention_paused,
             cluster: node.cluster,
+            ready_queue: node.ready_queue,
+            events: node.events,
             jobs,
             lanes,
             worker_sessions: sessions.len() as u64,
@@ -86,6 +94,7 @@ impl MetricsSnapshot {
             counters,
             measures,
             store,
+            job_totals,
             traffic: api.traffic.snapshot(),
         }
     }

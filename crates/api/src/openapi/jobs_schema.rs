@@ -6,15 +6,18 @@ use serde_json::{Map, Value, json};
 const OF_DOCUMENT: &str = "#/components/schemas/";
 const OF_FILE: &str = "#/$defs/";
 
-/// A file with `jobs`, a list of jobs, or one job.
+/// A file with `jobs` and what notifies about them, a list of jobs, or one job.
 fn schema() -> Value {
     let mut named = types::all().named;
     // In a file, jobs refer to others by name.
     named["SubmitJob"]["properties"]["depends_on"]["items"] = json!({"type": "string", "description": "The name of a job of the same owner that runs once, or its id."});
     let mut used = Map::new();
-    collect("SubmitJob", &mut named, &mut used);
+    for name in ["SubmitJob", "SetChannel", "SetRule", "AddSilence"] {
+        collect(name, &mut named, &mut used);
+    }
     let file = json!({
-        "type": "object", "additionalProperties": false, "required": ["jobs"],
+        "type": "object", "additionalProperties": false,
+        "anyOf": [{"required": ["jobs"]}, {"required": ["channels"]}, {"required": ["rules"]}, {"required": ["silences"]}],
         "properties": {
             "managed_by": {
                 "type": "string", "minLength": 1, "maxLength": 180,
@@ -24,6 +27,18 @@ fn schema() -> Value {
             "jobs": {
                 "type": "array", "items": {"$ref": "#/$defs/SubmitJob"},
                 "description": "The jobs. Owner and name identify a job.",
+            },
+            "channels": {
+                "type": "array", "items": {"$ref": "#/$defs/SetChannel"},
+                "description": "Channels of notifications. Secret values are references such as {$secret: NAME}.",
+            },
+            "rules": {
+                "type": "array", "items": {"$ref": "#/$defs/SetRule"},
+                "description": "Rules that send events of jobs to channels.",
+            },
+            "silences": {
+                "type": "array", "items": {"$ref": "#/$defs/AddSilence"},
+                "description": "Silences, each with ends_at.",
             },
             "$schema": {"type": "string", "description": "This schema."},
         },

@@ -6,12 +6,13 @@ use punctual_engine::UseCase;
 use serde_json::{Map, Value, json};
 
 /// The responses that any operation may have, by status: the name of the shared description.
-const SHARED: [(u16, &str); 9] = [
+const SHARED: [(u16, &str); 10] = [
     (400, "BadRequest"),
     (401, "Unauthorized"),
     (403, "Forbidden"),
     (408, "RequestTimeout"),
     (413, "PayloadTooLarge"),
+    (414, "UriTooLong"),
     (415, "UnsupportedMediaType"),
     (422, "UnprocessableContent"),
     (429, "TooManyRequests"),
@@ -93,7 +94,7 @@ impl Operation {
     }
 
     pub fn in_query(self, name: &str, schema: Schema) -> Self {
-        self.parameter("query", name, schema).shares(&[400])
+        self.parameter("query", name, schema).shares(&[400, 414])
     }
 
     pub fn in_header(self, name: &str, schema: Schema) -> Self {
@@ -222,6 +223,7 @@ pub fn shared_answers() -> Value {
         403 => "The token lacks the permission for this, or its scope does not allow it.",
         408 => "The body came too slowly. The connection is closed.",
         413 => "The body is too large.",
+        414 => "Path and query are too long.",
         415 => "The body is not `application/json`.",
         422 => "The body is JSON, but not what this route expects: `errors` names the fields.",
         429 => {

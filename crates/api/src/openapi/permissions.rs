@@ -59,9 +59,15 @@ fn meaning(permission: Permission) -> &'static str {
         Permission::ClockWrite => "drive the clock of a server with a manual clock",
         Permission::AccessRead => "see tokens and users",
         Permission::AccessWrite => "create, change and remove tokens and users",
-        Permission::AuditRead => "read the audit log",
+        Permission::AuditRead => "read the audit log and the settings of the server",
         Permission::SecretsRead => "see the names and rules of secrets",
         Permission::SecretsWrite => "set, remove and re-encrypt secrets",
+        Permission::NotificationsRead => {
+            "see channels, rules, silences, alerts and deliveries, without secrets"
+        }
+        Permission::NotificationsWrite => {
+            "set channels, rules and silences, acknowledge alerts, and send messages again"
+        }
         Permission::Work => "open worker sessions and run jobs",
     }
 }
@@ -88,7 +94,7 @@ fn use_cases(text: &mut String) {
     let _ = writeln!(
         text,
         "These need no token: {}. The pages for logging in need none, either: `GET /login`,\n`POST /login`, `GET /login/oidc`, \
-         `GET /login/callback` and `POST /logout`.\n",
+         `GET /login/callback` and `POST /logout`. Neither do the files of the dashboard below `/ui`.\n",
         public.join(", ")
     );
 }

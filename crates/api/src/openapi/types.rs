@@ -12,16 +12,24 @@ use punctual_client::schema::{
     list, object, one_of, text, the, up_to, whole, words,
 };
 use punctual_client::{
-    Advice, AuditCheckBody, AuditEntryBody, BatchAnswer, BatchRequest, BrokenEntryBody, ClockBody,
-    ClockMoved, ConditionBody, CountersBody, CreateToken, CreateUser, DeadLetterBody, DeadLetterFilter,
-    DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained, ExecutionStatus, ExecutionsPage,
-    ExplainBody, FieldError, JobBody, JobsBody, LaneBody, LastExecution, LiveBody, LogLineBody,
-    LogStreamBody, LogsPage, LookedAtBody, MeBody, MoveClock, NodeBody, OccurrencePreview, PlannedPut,
-    PreviewBody, PreviewRequest, Problem, ProgressBody, QueueBody, RecentOccurrence, RedriveAnswer,
-    RefusedLetter, RetryBody, RotateSecrets, RotateToken, RotatedSecrets, ScalingBody, ScalingPage,
-    ScheduleType, SecretBody, SetQueue, SetSecret, SkipRangeBody, StatsBody, SubmitJob, SubmittedBody,
-    TokenBody, TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
+    AddSilence, Advice, AlertBody, AuditCheckBody, AuditEntryBody, BatchAnswer, BatchRequest,
+    BrokenEntryBody, ChannelBody, ChannelTested, ClockBody, ClockMoved, ConditionBody, CountersBody,
+    CreateToken, CreateUser, DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DeliveryBody,
+    DiscardAnswer, EscalationBody, ExecutionBody, ExecutionExplained, ExecutionStatus, ExecutionsPage,
+    ExplainBody, FieldError, JobBody, JobFiresBody, JobsBody, LaneBody, LastExecution, LiveBody, LogLineBody,
+    LogStreamBody, LogsPage, LookedAtBody, MeBody, MoveClock, MuteBody, NodeBody, NotificationsBody,
+    NotifyBody, OccurrencePreview, PlannedPut, PreviewBody, PreviewRequest, Problem, ProgressBody, QueueBody,
+    RecentOccurrence, RecurrenceBody, RedriveAnswer, RefusedLetter, RetryBody, RotateSecrets, RotateToken,
+    RotatedSecrets, RuleBody, ScalingBody, ScalingPage, ScheduleType, SecretBody, SelectorBody, SeriesBody,
+    SeriesPage, SetChannel, SetQueue, SetRule, SetSecret, SilenceBody, SkipRangeBody, StatsBody, SubmitJob,
+    SubmittedBody, TokenBody, TriggerRequest, UserBody, WorkerBody, WorkerSessionBody,
 };
+use punctual_client::{
+    BackfillBody, BackfillRequest, BulkAnswer, BulkItem, BulkRefusal, BulkRequest, CalendarBody,
+    CalendarEntryBody, ComparedBody, JobsPage, OperationBody, PauseBody, RunNextAt, SetCalendar, SetPause,
+    SetView, SettingBody, SettingsBody, SkippedEventBody, ViewBody,
+};
+use punctual_client::{FoundLine, FoundLogs, JobTypeBody, LogLevelBody, SearchedLogs, SetJobType};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::recurrence::{DstGap, DstOverlap};
@@ -32,6 +40,7 @@ pub fn all() -> Schemas {
     let mut schemas = Schemas::default();
     wire_types(&mut schemas);
     jobs(&mut schemas);
+    queues(&mut schemas);
     tokens(&mut schemas);
     users(&mut schemas);
     values(&mut schemas);
@@ -46,17 +55,40 @@ fn wire_types(schemas: &mut Schemas) {
         ($($type:ty),* $(,)?) => { $(schemas.of::<$type>();)* };
     }
     all![
+        AddSilence,
         Advice,
+        AlertBody,
         AssignmentBody,
+        ChannelBody,
+        ChannelTested,
+        DeliveryBody,
+        EscalationBody,
+        MuteBody,
+        NotificationsBody,
+        NotifyBody,
+        RuleBody,
+        SelectorBody,
+        SetChannel,
+        SetRule,
+        SilenceBody,
         AuditCheckBody,
         AuditEntryBody,
         BatchAnswer,
         BatchRequest,
         BrokenEntryBody,
+        BulkAnswer,
+        BulkItem,
+        BulkRefusal,
+        BulkRequest,
         ClockBody,
         ClockMoved,
+        ComparedBody,
         ConditionBody,
         CountersBody,
+        BackfillBody,
+        BackfillRequest,
+        CalendarBody,
+        CalendarEntryBody,
         CreateToken,
         CreateUser,
         DeadLetterBody,
@@ -73,7 +105,9 @@ fn wire_types(schemas: &mut Schemas) {
         GiveBackRequest,
         HeartbeatAnswer,
         HeartbeatRequest,
+        JobFiresBody,
         JobsBody,
+        JobsPage,
         LaneBody,
         LastExecution,
         LeaseBody,
@@ -90,12 +124,15 @@ fn wire_types(schemas: &mut Schemas) {
         NotesAnswer,
         NotesRequest,
         OccurrencePreview,
+        OperationBody,
         OpenSession,
+        PauseBody,
         PlannedPut,
         PollAnswer,
         PollRequest,
         PreviewBody,
         PreviewRequest,
+        RecurrenceBody,
         Problem,
         ProgressBody,
         ProgressNote,
@@ -111,12 +148,27 @@ fn wire_types(schemas: &mut Schemas) {
         RotateSecrets,
         RotateToken,
         RotatedSecrets,
+        RunNextAt,
         ScalingBody,
         ScalingPage,
+        SeriesBody,
+        SeriesPage,
         SessionBody,
+        SetCalendar,
+        SetView,
+        SettingBody,
+        SettingsBody,
+        ViewBody,
+        SkippedEventBody,
         SecretBody,
+        SetPause,
         SetQueue,
         SetSecret,
+        SetJobType,
+        JobTypeBody,
+        FoundLogs,
+        FoundLine,
+        SearchedLogs,
         SkipRangeBody,
         StatsBody,
         SubmitJob,
@@ -163,6 +215,15 @@ fn jobs(schemas: &mut Schemas) {
     schemas.add("BatchItem", item);
 }
 
+fn queues(schemas: &mut Schemas) {
+    let patch = SetQueue::fields()
+        .into_iter()
+        .map(|field| Field { schema: field.schema.sometimes().or_null(), ..field });
+    let about = "The settings of a queue to change (JSON merge patch, RFC 7396): null removes a limit, and in `weights` the \
+                 weight of an owner; fields that are not named stay unchanged.";
+    schemas.add("PatchQueue", object(about, Direction::Request, patch.collect()));
+}
+
 fn tokens(schemas: &mut Schemas) {
     let patch = CreateToken::fields()
         .into_iter()
@@ -190,6 +251,8 @@ const UUID: &str = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-
 fn values(schemas: &mut Schemas) {
     let job = text().about("The id of a job: a UUID, ordered by submission.").with("format", "uuid");
     schemas.add("JobId", job.example(JOB_EXAMPLE));
+    let operation = text().about("The id of an operation: a UUID.").with("format", "uuid");
+    schemas.add("OperationId", operation.example(JOB_EXAMPLE));
     let occurrence = text()
         .about(
             "The id of an occurrence: job id, dot, number. It is also the idempotency key of its attempts.",
@@ -237,6 +300,25 @@ fn values(schemas: &mut Schemas) {
         )
         .example("10/m");
     schemas.add("ReplayRate", rate);
+    let channels = Schema::default().about("The name of a channel, or a list of names.").with(
+        "anyOf",
+        json!([
+            {"type": "string", "minLength": 1},
+            {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": limits::CHANNELS_PER_EVENT_MAX},
+        ]),
+    );
+    schemas.add("ChannelNames", channels.example("ops"));
+    let reference = json!({
+        "type": "object",
+        "properties": {"$secret": {"type": "string", "description": "The name of a secret."}},
+        "required": ["$secret"],
+        "additionalProperties": false,
+    });
+    let secret = Schema::default().about("A text, or a reference to a secret.").with(
+        "anyOf",
+        json!([{"type": "string", "minLength": 1, "maxLength": limits::CHANNEL_VALUE_BYTES_MAX}, reference]),
+    );
+    schemas.add("SecretText", secret.example(json!({"$secret": "webhook-key"})));
     let nothing = Schema::of("object").about("Nothing: an empty object.");
     schemas.add("Nothing", nothing.with("additionalProperties", false));
 }
@@ -272,6 +354,7 @@ fn enums(schemas: &mut Schemas) {
     );
     add("ExecutionStatus", words::<ExecutionStatus>(), "The state of an execution.");
     add("SkipReason", words::<SkipReason>(), "Why occurrences did not run.");
+    add("LogLevel", words::<LogLevelBody>(), "The severity of a line.");
     add("LogStream", words::<LogStreamBody>(), "A command's stdout or stderr, or Punctual's own messages.");
     add(
         "Verdict",
@@ -284,16 +367,29 @@ fn enums(schemas: &mut Schemas) {
 /// Pages of lists: one Rust type for all of them.
 fn pages(schemas: &mut Schemas) {
     for (name, item, about) in [
-        ("JobPage", "Job", "One page of jobs, newest first."),
+        ("JobFiresPage", "JobFires", "One page of jobs that fire within a range of time."),
         ("RunPage", "Execution", "One page of executions of any job."),
+        ("OperationPage", "Operation", "One page of operations, running ones first."),
         ("DeadLetterPage", "DeadLetter", "One page of dead letters, newest first."),
         ("QueuePage", "Queue", "All queues that have live executions, are paused or have settings."),
         ("WorkerPage", "WorkerSession", "All sessions that are neither lost nor closed."),
         ("TokenPage", "Token", "One page of tokens."),
         ("SecretPage", "Secret", "One page of secrets."),
+        ("CalendarPage", "Calendar", "One page of calendars."),
+        ("JobTypePage", "JobType", "One page of job types with a schema."),
+        ("ViewPage", "View", "The views of the caller."),
         ("AuditEntryPage", "AuditEntry", "One page of entries of the audit log, latest first."),
         ("UserPage", "User", "One page of users."),
         ("NodePage", "Node", "All processes of the cluster that are alive."),
+        ("ChannelPage", "Channel", "One page of channels."),
+        ("NotificationRulePage", "NotificationRule", "One page of rules."),
+        ("SilencePage", "Silence", "One page of silences, latest first."),
+        ("AlertPage", "Alert", "One page of alerts."),
+        (
+            "DeliveryPage",
+            "Delivery",
+            "One page of deliveries: those that wait first, then the others, latest first.",
+        ),
     ] {
         let items = up_to(limits::PAGE_ITEMS_MAX, list(the(item)))
             .about("A page may be shorter than its limit and still have a next one.");
@@ -319,7 +415,14 @@ fn health(schemas: &mut Schemas) {
             .with("properties", json!({"status": one_of(words).about("The status.").value()}))
     };
     schemas.add("Live", status("The process answers.", &["live"]));
-    schemas.add("Ready", status("Whether the server can serve.", &["ready", "stopping"]));
+    let ready_queue = one_of(&["connected", "disconnected"]).about(
+        "Whether hints of queued work arrive from other processes; absent if nothing carries them. Without hints the \
+         process polls the database, so it is ready in both cases.",
+    );
+    let statuses = one_of(&["ready", "stopping"]).about("The status.");
+    let ready = status("Whether the server can serve.", &[])
+        .with("properties", json!({"status": statuses.value(), "ready_queue": ready_queue.value()}));
+    schemas.add("Ready", ready);
     let index = Schema::of("object")
         .about("The links.")
         .with("required", json!(["name", "version"]))

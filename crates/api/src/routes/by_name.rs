@@ -151,7 +151,10 @@ fn is_same_interval(job: &SubmitJob, stored: &Schedule) -> bool {
     let Schedule::Recurring(recurring) = stored else { return false };
     match &recurring.recurrence.spec().rule {
         Rule::Interval { every, .. } => job.interval.as_ref() == Some(every),
-        Rule::Cron { .. } => false,
+        Rule::Rrule { rule, .. } => {
+            job.rrule.as_ref().is_some_and(|text| rule.eq_ignore_ascii_case(text.trim()))
+        }
+        Rule::Cron { .. } | Rule::Union { .. } => false,
     }
 }
 

@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, Advice, TriggerRequest};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
-use punctual_core::ids::JobId;
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use punctual_core::ports::{Controlled, JobView};
-use punctual_engine::UseCaseError;
+use punctual_engine::{RunRequest, UseCaseError};
 
 pub async fn pause(call: Call, IdInPath(id): IdInPath<JobId>, _: NoBody) -> Result<Response, ApiError> {
     control(&call, id, Verb::Pause).await
@@ -88,16 +88,26 @@ pub async fn trigger(
     name: RequestName,
     body: OptionalBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let run = |_| async {
-        let TriggerRequest { despite_overlap } = body.parse()?;
-        triggered(&call, id, Verb::Trigger { despite_overlap }).await
-    };
+    let run = |_| async { added(&call, call.cases.trigger(id, requested(body.parse()?)).await?).await };
     once(&call, name, &body.0.bytes, Repeating::Unsafe, run).await
 }
 
-async fn triggered(call: &Call, id: JobId, trigger: Verb) -> Result<Response, ApiError> {
-    let added = call.cases.control(id, trigger).await?.added;
-    let added = added.ok_or_else(|| ApiError::Internal("a trigger that added nothing".to_owned()))?;
+/// Runs a finished occurrence once more. Responds with the added execution.
+pub async fn rerun(
+    call: Call,
+    IdInPath(id): IdInPath<ExecutionId>,
+    name: RequestName,
+    body: OptionalBody<BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    let run = |_| async { added(&call, call.cases.rerun(id, requested(body.parse()?)).await?).await };
+    once(&call, name, &body.0.bytes, Repeating::Unsafe, run).await
+}
+
+fn requested(TriggerRequest { despite_overlap, payload }: TriggerRequest) -> RunRequest {
+    RunRequest { despite_overlap, payload: payload.map(|payload| Box::<str>::from(payload).into()) }
+}
+
+pub async fn added(call: &Call, added: ExecutionId) -> Result<Response, ApiError> {
     let location = [(LOCATION, format!("{API_PREFIX}/executions/{added}"))];
     Ok((StatusCode::CREATED, location, Json(executions::read(call, added).await?)).into_response())
 }
@@ -136,6 +146,23 @@ pub fn reason_of(refusal: &Refusal) -> String {
                 status.as_str()
             )
         }
+        Refusal::NothingNext => {
+            "the job has no further occurrences of a schedule: only recurring jobs that are not finished have them"
+                .to_owned()
+        }
+        Refusal::NotNext => "the job has fired in the meantime: read its next run again".to_owned(),
+        Refusal::BeyondNext(after) => {
+            format!("the occurrence after the next one is due at {after}: choose an earlier time, or skip the next one")
+        }
+        Refusal::NothingToBackfill => {
+            "the schedule has no past occurrence in that range: occurrences from its start up to the last one that was \
+             due can be filled in"
+                .to_owned()
+        }
+        Refusal::ReplayUnderWay => {
+            "missed occurrences of the job, or those of a backfill, are still to run: wait until they have been started"
+                .to_owned()
+        }
         Refusal::Overlap => {
             "an occurrence of the job is open, and its overlap_policy is SKIP: wait until it has \
                              ended, cancel it, or override the policy to run beside it"
@@ -159,7 +186,7 @@ pub fn reason_of(refusal: &Refusal) -> String {
             format!("job {job} now has the unique_key: wait until that one is finished, or cancel it")
         }
         Refusal::NameTaken(job) => format!("the name identifies job {job}: change that one, or delete it"),
-        Refusal::Stale { .. } | Refusal::Fixed(_) => refusal.to_string(),
+        Refusal::Stale { .. } | Refusal::Fixed(_) | Refusal::Numbered(_) => refusal.to_string(),
     }
 }
 

@@ -19,16 +19,7 @@ use punctual_engine::{ControlError, DeadLetterChoice, DeadLetterOutcomes};
 const LIST: &str = "dead-letters";
 
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<DeadLetterBody>>, ApiError> {
-    let filter = DeadLetterFilter {
-        job_id: query.parsed("job_id"),
-        name: query.text("name"),
-        job_type: query.text("job_type"),
-        queue: query.text("queue"),
-        owner: query.text("owner"),
-        died_from: query.time("died_from"),
-        died_until: query.time("died_until"),
-        error: query.text("error"),
-    };
+    let filter = filter(&mut query);
     let (before, limit) = (query.cursor(LIST), query.limit());
     query.finish()?;
     let page = call.cases.dead_letters(matching(filter, before, limit)).await?;
@@ -38,7 +29,21 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<DeadLe
     }))
 }
 
-fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> DeadLetterQuery {
+/// The dead letters that the parameters select.
+pub fn filter(query: &mut QueryParams) -> DeadLetterFilter {
+    DeadLetterFilter {
+        job_id: query.parsed("job_id"),
+        name: query.text("name"),
+        job_type: query.text("job_type"),
+        queue: query.text("queue"),
+        owner: query.text("owner"),
+        died_from: query.time("died_from"),
+        died_until: query.time("died_until"),
+        error: query.text("error"),
+    }
+}
+
+pub fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> DeadLetterQuery {
     DeadLetterQuery {
         before,
         limit,

@@ -1,10 +1,11 @@
 //! Liveness and readiness, for load balancers and for people who open the address in a browser.
 
 use crate::error::ApiError;
-use crate::{Api, auth};
+use crate::{Api, auth, dashboard};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use punctual_client::API_PREFIX;
 use punctual_core::ports::StoreError;
 use serde_json::{Value, json};
@@ -13,8 +14,12 @@ use std::time::Duration;
 /// How long the store may take to answer before the server reports "not ready".
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub async fn root() -> Json<Value> {
-    Json(json!({
+/// Sends browsers to the dashboard, and programs the links.
+pub async fn root(headers: HeaderMap) -> Response {
+    if dashboard::is_wanted(&headers) {
+        return dashboard::to_home().await;
+    }
+    let links = Json(json!({
         "name": "punctual",
         "version": env!("CARGO_PKG_VERSION"),
         "api": API_PREFIX,
@@ -22,7 +27,9 @@ pub async fn root() -> Json<Value> {
         "metrics": "/metrics",
         "documentation": "/docs",
         "openapi": "/openapi.json",
-    }))
+        "dashboard": dashboard::HOME,
+    }));
+    links.into_response()
 }
 
 /// Links from the API's root.
@@ -33,6 +40,7 @@ pub async fn api_root() -> Json<Value> {
         "jobs": format!("{API_PREFIX}/jobs"),
         "batch": format!("{API_PREFIX}/jobs/batch"),
         "schedules": format!("{API_PREFIX}/schedules/preview"),
+        "fires": format!("{API_PREFIX}/fires"),
         "executions": format!("{API_PREFIX}/executions"),
         "dead_letters": format!("{API_PREFIX}/dead-letters"),
         "queues": format!("{API_PREFIX}/queues"),
@@ -77,8 +85,14 @@ pub async fn ready(
 /// ready and report it.
 fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
     let state = api.access.node_state();
+    let mut body = json!({"status": "ready"});
+    // Without a ready queue the process polls the database, so it stays ready. The error may name hosts: it is in
+    // the log and in `GET /nodes`.
+    if let Some(queue) = state.ready_queue {
+        body["ready_queue"] = if queue.is_receiving { "connected" } else { "disconnected" }.into();
+    }
     if !state.cluster.is_off {
-        return Ok((StatusCode::OK, Json(json!({"status": "ready"}))));
+        return Ok((StatusCode::OK, Json(body)));
     }
     let apart = Duration::from_micros(state.clock_offset_us.unsigned_abs());
     let warning = format!(
@@ -91,7 +105,8 @@ fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
     if fires {
         return Err(ApiError::NotReady(warning));
     }
-    Ok((StatusCode::OK, Json(json!({"status": "ready", "warnings": [warning]}))))
+    body["warnings"] = json!([warning]);
+    Ok((StatusCode::OK, Json(body)))
 }
 
 /// Clients with a token get the store's error, because they may be the ones to fix it. It names hosts and

@@ -3,7 +3,8 @@
 
 use crate::Api;
 use crate::auth::{self, Credential};
-use crate::browser::{BrowserSite, Cookie, local_path};
+use crate::browser::{BrowserSite, Cookie, escaped, local_path};
+use crate::dashboard;
 use crate::error::ApiError;
 use crate::extract::BodyTimeout;
 use crate::oidc::{Callback, PendingLogin};
@@ -33,7 +34,7 @@ const SESSION_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 const LOGIN_TIME: Duration = Duration::from_secs(10 * 60);
 /// Bytes of the form: a JWT and a path.
 const FORM_BYTES_MAX: usize = 32 * 1024;
-/// Where a login leads if nothing else is asked for: to the page that says who is logged in.
+/// The page that logs in, or says who is logged in.
 const PAGE: &str = "/login";
 const CALLBACK: &str = "/login/callback";
 
@@ -83,7 +84,9 @@ async fn log_in(State(api): State<Api>, request: Request) -> Response {
         Err(error) => return error.into_response(),
     };
     let next = next_in(&fields).to_owned();
-    let token = fields.get("token").map(String::as_str).unwrap_or_default().trim().to_owned();
+    let sent = fields.get("token").map(String::as_str).unwrap_or_default().trim();
+    let linked = api.login_link.as_ref().and_then(|link| link.redeem(sent, api.clock.monotonic()));
+    let token = linked.unwrap_or_else(|| sent.to_owned());
     match session_for(&api, &token, source.clone()).await {
         Ok(session) => redirect(&next, &[session.cookie(&site)]),
         Err(error) => {
@@ -165,9 +168,9 @@ async fn finish(State(api): State<Api>, request: Request) -> Response {
         };
         let session = BrowserSession::open(&api, caller, None, None).await?;
         let cookies = [session.cookie(&site), site.unset(Cookie::Login)];
-        Ok::<_, ApiError>(redirect(local_path(&pending.next).unwrap_or(PAGE), &cookies))
+        Ok::<_, ApiError>(redirect(local_path(&pending.next).unwrap_or(dashboard::HOME), &cookies))
     };
-    finished.await.unwrap_or_else(|error| refusal(&api, PAGE, &error))
+    finished.await.unwrap_or_else(|error| refusal(&api, dashboard::HOME, &error))
 }
 
 /// Ends the session of this browser.
@@ -240,7 +243,7 @@ impl BrowserSession {
 }
 
 /// The fields of a form or query. The first one of several with the same name counts.
-fn fields(text: &[u8]) -> BTreeMap<String, String> {
+pub(super) fn fields(text: &[u8]) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     for (name, value) in form_urlencoded::parse(text) {
         fields.entry(name.into_owned()).or_insert_with(|| value.into_owned());
@@ -248,7 +251,7 @@ fn fields(text: &[u8]) -> BTreeMap<String, String> {
     fields
 }
 
-async fn read_form(request: Request) -> Result<BTreeMap<String, String>, ApiError> {
+pub(super) async fn read_form(request: Request) -> Result<BTreeMap<String, String>, ApiError> {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
@@ -264,7 +267,7 @@ async fn read_form(request: Request) -> Result<BTreeMap<String, String>, ApiErro
 }
 
 fn next_in(fields: &BTreeMap<String, String>) -> &str {
-    fields.get("next").and_then(|next| local_path(next)).unwrap_or(PAGE)
+    fields.get("next").and_then(|next| local_path(next)).unwrap_or(dashboard::HOME)
 }
 
 fn redirect(to: &str, cookies: &[String]) -> Response {
@@ -286,7 +289,7 @@ fn refusal(api: &Api, next: &str, error: &ApiError) -> Response {
     page(status, &login_form(api, next, Some(&reason)))
 }
 
-fn page(status: StatusCode, content: &str) -> Response {
+pub(super) fn page(status: StatusCode, content: &str) -> Response {
     let headers: [(HeaderName, &str); 3] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY.as_str()),
@@ -320,7 +323,7 @@ fn login_form(api: &Api, next: &str, wrong: Option<&str>) -> String {
 
 fn logged_in(caller: &Caller, next: &str) -> String {
     let onward = match next {
-        PAGE => String::new(),
+        dashboard::HOME => "<p><a href=\"/ui/\">Open the dashboard</a></p>\n".to_owned(),
         next => format!("<p><a href=\"{0}\">Continue to {0}</a></p>\n", escaped(next)),
     };
     format!(
@@ -331,29 +334,9 @@ fn logged_in(caller: &Caller, next: &str) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_in_a_page_is_escaped() {
-        assert_eq!(escaped("<a href='x'>\"&\"</a>"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&quot;&lt;/a&gt;");
-    }
 
     #[test]
     fn the_page_runs_no_scripts_and_its_style_is_the_permitted_one() {
@@ -365,7 +348,7 @@ mod tests {
     fn a_form_leads_on_to_local_paths_only() {
         assert_eq!(next_in(&fields(b"next=%2Fdocs&next=%2Fother")), "/docs");
         for elsewhere in ["next=https%3A%2F%2Fevil.example", "next=%2F%2Fevil.example", "next=", ""] {
-            assert_eq!(next_in(&fields(elsewhere.as_bytes())), PAGE, "{elsewhere}");
+            assert_eq!(next_in(&fields(elsewhere.as_bytes())), dashboard::HOME, "{elsewhere}");
         }
     }
 }

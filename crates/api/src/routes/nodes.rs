@@ -45,7 +45,7 @@ async fn read(call: &Call) -> Result<Vec<NodeBody>, ApiError> {
 }
 
 fn answering(api: &Api, node: &NodeInfo, state: NodeState) -> NodeBody {
-    let NodeState { cluster, warnings, .. } = state;
+    let NodeState { cluster, ready_queue, warnings, .. } = state;
     let offset_us = -state.clock_offset_us;
     let apart = api.apart.as_ref().map(|apart| apart.borrow().clone()).unwrap_or_default();
     NodeBody {
@@ -66,6 +66,8 @@ fn answering(api: &Api, node: &NodeInfo, state: NodeState) -> NodeBody {
         answering: true,
         others_unknown: false,
         coordination: node.coordination.clone(),
+        ready_queue: ready_queue.as_ref().map_or_else(String::new, |queue| queue.kind.to_owned()),
+        ready_queue_connected: ready_queue.is_some_and(|queue| queue.is_receiving),
         warnings: clock_warning(offset_us, cluster.is_off).into_iter().chain(warnings).chain(apart).collect(),
     }
 }
@@ -109,6 +111,8 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
         answering: false,
         others_unknown: false,
         coordination: card.coordination,
+        ready_queue: card.ready_queue,
+        ready_queue_connected: card.is_receiving,
         warnings,
     }
 }

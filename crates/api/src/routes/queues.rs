@@ -9,7 +9,10 @@ use crate::{json, views};
 use axum::Json;
 use punctual_client::{Page, QueueBody, SetQueue};
 use punctual_core::ports::Pausing;
+use punctual_core::queue::{QueueChange, QueuePatch};
 use punctual_engine::UseCaseError;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The prefix of this list's cursors.
 const LIST: &str = "queues";
@@ -47,7 +50,45 @@ pub async fn set(
     // The name comes first: it is what the request is about.
     call.cases.check_queue_name(&queue).await?;
     let set: SetQueue = json::parse(&body.bytes, DocumentShape::Queue)?;
-    Ok(Json(views::queue(call.cases.set_queue(&queue, set.into()).await?)))
+    let change = QueueChange::Replace(set.into());
+    Ok(Json(views::queue(call.cases.set_queue(&queue, change).await?)))
+}
+
+/// Changes some settings of a queue, in the transaction that stores them.
+pub async fn patch(
+    call: Call,
+    IdInPath(queue): IdInPath<String>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<QueueBody>, ApiError> {
+    call.cases.check_queue_name(&queue).await?;
+    let change = QueueChange::Patch(Box::new(patch_of(&body.bytes)?));
+    Ok(Json(views::queue(call.cases.set_queue(&queue, change).await?)))
+}
+
+/// A merge patch: fields that it does not name stay, and null removes a limit.
+fn patch_of(body: &[u8]) -> Result<QueuePatch, ApiError> {
+    let mut fields: Map<String, Value> = json::parse(body, DocumentShape::Queue)?;
+    let mut weights: BTreeMap<String, Option<u32>> = BTreeMap::new();
+    if let Some(Value::Object(named)) = fields.get_mut("weights") {
+        named.retain(|owner, weight| {
+            if weight.is_null() {
+                weights.insert(owner.clone(), None);
+            }
+            !weight.is_null()
+        });
+    }
+    let text = serde_json::to_vec(&fields).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let set: SetQueue = json::parse(&text, DocumentShape::Queue)?;
+    weights.extend(set.weights.into_iter().map(|(owner, weight)| (owner, Some(weight))));
+    let names = |field: &str| fields.contains_key(field);
+    Ok(QueuePatch {
+        max_depth: names("max_depth").then_some(set.max_depth),
+        concurrency: names("concurrency").then_some(set.concurrency),
+        rate: names("rate").then_some(set.rate.map(|rate| rate.0)),
+        key_concurrency: names("key_concurrency").then_some(set.key_concurrency),
+        key_rate: names("key_rate").then_some(set.key_rate.map(|rate| rate.0)),
+        weights,
+    })
 }
 
 pub async fn pause(
@@ -64,4 +105,23 @@ pub async fn resume(
     _: NoBody,
 ) -> Result<Json<QueueBody>, ApiError> {
     Ok(Json(views::queue(call.cases.pause_queue(&queue, Pausing::Resume).await?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_names_what_it_changes() {
+        let patch =
+            patch_of(br#"{"concurrency": 3, "rate": null, "weights": {"ann": 2, "bob": null}}"#).unwrap();
+        assert_eq!((patch.concurrency, patch.rate, patch.max_depth), (Some(Some(3)), Some(None), None));
+        let weights = BTreeMap::from([("ann".to_owned(), Some(2)), ("bob".to_owned(), None)]);
+        assert_eq!(patch.weights, weights);
+        assert_eq!(patch_of(b"{}").unwrap(), QueuePatch::default());
+        for wrong in [r#"{"concurency": 3}"#, r#"{"concurrency": "x"}"#, r#"{"weights": {"ann": -1}}"#, "[]"]
+        {
+            assert!(patch_of(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
 }

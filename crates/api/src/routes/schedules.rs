@@ -8,7 +8,7 @@ use crate::query::QueryParams;
 use crate::submission::Basis;
 use crate::{json, submission, views};
 use axum::Json;
-use punctual_client::{PreviewBody, PreviewRequest};
+use punctual_client::{PreviewBody, PreviewRequest, RecurrenceBody};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
 use punctual_core::schedule::Schedule;
@@ -29,12 +29,26 @@ pub async fn preview(call: Call, body: JsonBody<BODY_BYTES_MAX>) -> Result<Json<
         return Err(ApiError::invalid(problems));
     }
     let Schedule::Recurring(recurring) = schedule else {
-        return Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()));
+        return Err(ApiError::field(
+            "cron_expression",
+            "is needed (or give interval, rrule or schedules)".to_owned(),
+        ));
     };
-    let begins_now = job.interval.is_some() && job.start_at.is_none();
+    let counts_from_now = |part: &RecurrenceBody| part.cron_expression.is_none() && part.start_at.is_none();
+    let has_anchor = job.interval.is_some()
+        || job.rrule.is_some()
+        || job.schedules.as_ref().is_some_and(|parts| parts.iter().any(counts_from_now));
+    let begins_now = has_anchor && job.start_at.is_none();
     let after = if begins_now { asked_after.max(now) } else { asked_after };
     let fired = recurring.recurrence.count_between(now, after);
-    Ok(Json(views::preview(&recurring, recurring.preview(after, count, fired), None)))
+    let calendars = call.cases.calendars_of(&recurring.calendars).await?;
+    if let Some(unknown) =
+        recurring.calendars.iter().find(|name| !calendars.iter().any(|(known, _)| known == *name))
+    {
+        let fix = format!("must name calendars that exist: there is none called {unknown:?}");
+        return Err(ApiError::field("calendars", fix));
+    }
+    Ok(Json(views::preview(&recurring, recurring.preview(after, count, fired), None, &calendars)))
 }
 
 /// The next nominal times of a job; empty if it has nothing left to fire or runs only once.
@@ -56,7 +70,8 @@ pub async fn next(
         Some((next, fired)) => recurring.preview(next.shifted(-1), count, fired.into()),
         None => vec![],
     };
-    Ok(Json(views::preview(recurring, fires, Some(id))))
+    let calendars = call.cases.calendars_of(&recurring.calendars).await?;
+    Ok(Json(views::preview(recurring, fires, Some(id), &calendars)))
 }
 
 fn check_count(count: usize) -> Result<(), ApiError> {

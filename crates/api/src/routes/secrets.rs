@@ -1,5 +1,6 @@
 //! Secrets: set, list, remove and re-encrypt them. No response has a value.
 
+use super::named::{NameInCursor, stored};
 use super::tokens::{NoRequestKey, patterns, to_the_end};
 use crate::auth::Call;
 use crate::error::ApiError;
@@ -8,33 +9,21 @@ use crate::json::{self, DocumentShape};
 use crate::query::QueryParams;
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use punctual_client::{Page, RotateSecrets, RotatedSecrets, SecretBody, SetSecret};
 use punctual_core::access::NamePattern;
 use punctual_core::secrets::{SecretRule, SecretRuleChange, secret_name_problem};
 use punctual_engine::{RotationPlace, SecretView, SecretsRotated};
-use std::str::FromStr;
 
 /// The prefix of this list's cursors.
 const LIST: &str = "secrets";
 /// Before the job at which the rotation of payloads continues. No name of a secret contains a tilde.
 const PAYLOADS: &str = "payloads~";
 
-/// The name of a secret, in a cursor.
-struct SecretPlace(String);
-
-impl FromStr for SecretPlace {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        if secret_name_problem(text).is_none() { Ok(SecretPlace(text.to_owned())) } else { Err(()) }
-    }
-}
-
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<SecretBody>>, ApiError> {
-    let (after, limit) = (query.cursor::<SecretPlace>(LIST), query.limit_or_most());
+    let (after, limit) = (query.cursor::<NameInCursor>(LIST), query.limit_or_most());
     query.finish()?;
-    let page = call.cases.secrets(after.as_ref().map(|place| place.0.as_str()), limit).await?;
+    let page = call.cases.secrets(NameInCursor::text(after.as_ref()), limit).await?;
     let items = page.items.into_iter().map(view).collect();
     Ok(Json(Page { items, next_cursor: call.next_cursor(LIST, page.next).await? }))
 }
@@ -60,8 +49,7 @@ pub async fn set(
     let rule = SecretRuleChange { owners, queues, job_types };
     to_the_end(async move {
         let (secret, is_new) = call.cases.set_secret(&name, &value, rule).await?;
-        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, Json(view(secret))).into_response())
+        Ok(stored(is_new, view(secret)))
     })
     .await
 }

@@ -2,6 +2,7 @@
 
 use crate::auth::Call;
 use crate::error::ApiError;
+use crate::routes::pause;
 use crate::{metrics, views};
 use axum::Json;
 use axum::http::header::CONTENT_TYPE;
@@ -15,7 +16,9 @@ use serde::de::value::{Error as ValueError, MapDeserializer};
 use std::cmp::Reverse;
 
 pub async fn stats(call: Call) -> Result<Json<StatsBody>, ApiError> {
-    Ok(Json(shown(call.cases.stats().await?)))
+    let pause = call.cases.cluster_pause().await?;
+    let pause = pause.map(|pause| pause::body(Some(pause)));
+    Ok(Json(StatsBody { pause, ..shown(call.cases.stats().await?) }))
 }
 
 pub async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {
@@ -29,11 +32,11 @@ fn shown(stats: Stats) -> StatsBody {
         now,
         live: LiveBody {
             lanes: depths.len() as u64,
-            waiting: depths.iter().map(|depth| depth.waiting).sum(),
-            queued: depths.iter().map(|depth| depth.queued).sum(),
-            running: depths.iter().map(|depth| depth.running).sum(),
+            waiting: total(depths.iter().map(|depth| depth.waiting)),
+            queued: total(depths.iter().map(|depth| depth.queued)),
+            running: total(depths.iter().map(|depth| depth.running)),
             sessions: sessions.len() as u64,
-            slots: sessions.iter().map(|session| u64::from(session.slots_now())).sum(),
+            slots: total(sessions.iter().map(|session| u64::from(session.slots_now()))),
         },
         truncated: depths.len() > limits::STATS_LANES_MAX || sessions.len() > limits::STATS_WORKERS_MAX,
         queues: fullest(depths).into_iter().map(views::lane).collect(),
@@ -48,6 +51,7 @@ fn shown(stats: Stats) -> StatsBody {
         },
         counters: counters(counted),
         processes,
+        pause: None,
         looked_at: looked_at.map(|LookedAt { jobs, executions, is_all }| LookedAtBody {
             jobs,
             executions,
@@ -56,11 +60,18 @@ fn shown(stats: Stats) -> StatsBody {
     }
 }
 
+/// The sum, as far as the type goes: counters of damaged rows may be of any size.
+fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The deepest lanes, if not all can be shown; in lane order.
 fn fullest(depths: &[Depth]) -> Vec<&Depth> {
     let mut shown: Vec<(usize, &Depth)> = depths.iter().enumerate().collect();
     if shown.len() > limits::STATS_LANES_MAX {
-        shown.sort_by_key(|(place, depth)| (Reverse(depth.waiting + depth.queued + depth.running), *place));
+        shown.sort_by_key(|(place, depth)| {
+            (Reverse(total([depth.waiting, depth.queued, depth.running])), *place)
+        });
         shown.truncate(limits::STATS_LANES_MAX);
         shown.sort_by_key(|(place, _)| *place);
     }
@@ -91,6 +102,12 @@ mod tests {
         for (name, count) in shown {
             assert_eq!(named.get(&name), Some(&count), "{name}");
         }
+    }
+
+    #[test]
+    fn counts_whose_sum_is_too_large_stay_the_largest_number() {
+        assert_eq!(total([u64::MAX, 1, 7]), u64::MAX);
+        assert_eq!(total([]), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! A refusal for one job does not affect the others.
 
+use crate::job::bulk::{BulkArgs, BulkFilterArgs};
 use crate::job::wait::WaitBound;
 use crate::job::{next, trigger, which};
 use crate::reconnect::Reconnect;
@@ -11,13 +12,18 @@ use punctual_config::exit::{self, CliError, Exit};
 use punctual_config::hints;
 use punctual_config::output::{OutputArgs, one_line, shortened, tell};
 use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::operation::BulkAction;
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct ControlArgs {
     /// The jobs' ids, prefixes of them (at least 8 characters), or names that are unique among all or among unfinished jobs
-    #[arg(value_name = "JOB", required = true)]
+    #[arg(value_name = "JOB", required_unless_present = "all", conflicts_with = "all")]
     jobs: Vec<String>,
+    #[command(flatten)]
+    bulk: BulkArgs,
+    #[command(flatten)]
+    filters: BulkFilterArgs,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -27,8 +33,12 @@ pub struct ControlArgs {
 #[derive(clap::Args)]
 pub struct CancelArgs {
     /// The jobs' ids or names, or the ids of single executions
-    #[arg(value_name = "JOB|EXECUTION", required = true)]
+    #[arg(value_name = "JOB|EXECUTION", required_unless_present = "all", conflicts_with = "all")]
     jobs: Vec<String>,
+    #[command(flatten)]
+    bulk: BulkArgs,
+    #[command(flatten)]
+    filters: BulkFilterArgs,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -40,15 +50,15 @@ pub struct RetryArgs {
     #[command(flatten)]
     control: ControlArgs,
     /// Wait until the runs are finished; exit code 1 if one did not succeed
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     wait: bool,
     #[command(flatten)]
     bound: WaitBound,
 }
 
 impl From<CancelArgs> for ControlArgs {
-    fn from(CancelArgs { jobs, connect, output }: CancelArgs) -> Self {
-        ControlArgs { jobs, connect, output }
+    fn from(CancelArgs { jobs, bulk, filters, connect, output }: CancelArgs) -> Self {
+        ControlArgs { jobs, bulk, filters, connect, output }
     }
 }
 
@@ -59,6 +69,18 @@ pub enum ControlCommand {
     Cancel,
     Retry,
     Delete,
+}
+
+impl ControlCommand {
+    fn in_bulk(self) -> BulkAction {
+        match self {
+            ControlCommand::Pause => BulkAction::Pause,
+            ControlCommand::Resume => BulkAction::Resume,
+            ControlCommand::Cancel => BulkAction::Cancel,
+            ControlCommand::Retry => BulkAction::Retry,
+            ControlCommand::Delete => BulkAction::Delete,
+        }
+    }
 }
 
 /// The outcome for each, in the order of the command line.
@@ -78,6 +100,9 @@ enum ControlledItem {
 }
 
 pub async fn run(verb: ControlCommand, args: ControlArgs) -> anyhow::Result<Exit> {
+    if args.bulk.is_meant() {
+        return args.bulk.run_of(verb.in_bulk(), Some(&args.filters)).run(&args.connect, args.output).await;
+    }
     let client = args.connect.client()?;
     let (answer, exit) = each(&client, verb, &args.jobs).await?;
     print(&client, verb, &answer, args.output).await?;

@@ -1,8 +1,12 @@
 //! The fields of a job as flags, for `submit` and `update`.
 
 use clap::builder::RangedI64ValueParser;
-use punctual_client::{Growth, PriorityBody, ReplayRate, RetryBody, RetryStrategy, Seconds, Span, SubmitJob};
+use punctual_client::{
+    ChannelNames, Growth, NotifyBody, PriorityBody, ReplayRate, RetryBody, RetryStrategy, Seconds, Span,
+    SubmitJob,
+};
 use punctual_config::args;
+use punctual_core::job::ResultOverflow;
 use punctual_core::limits;
 use punctual_core::recurrence::{DstGap, DstOverlap};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
@@ -52,6 +56,13 @@ struct BasicArgs {
     /// End each run that has not started this long after its scheduled time
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     expires_after: Option<Span>,
+    /// Notify channels about an event of the job: failure, missed, late, recovery or success, such as failure=ops; can
+    /// be given more than once
+    #[arg(long, value_name = "EVENT=CHANNEL", value_parser = notified)]
+    notify: Vec<(NotifiedEvent, String)>,
+    /// What to do with a command's result of more than 64 KiB: truncate (the default) or fail
+    #[arg(long, value_parser = args::small_word::<ResultOverflow>)]
+    result_overflow: Option<ResultOverflow>,
     /// A label for the job; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
@@ -74,6 +85,9 @@ struct When {
     /// Repeat by this cron expression, such as "30 2 * * MON-FRI"
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
+    /// Repeat by this recurrence rule of RFC 5545, such as "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0"
+    #[arg(long, value_name = "RULE")]
+    rrule: Option<String>,
 }
 
 /// What else a recurring job may have.
@@ -107,6 +121,9 @@ struct RecurringArgs {
     /// Spread the starts over this time
     #[arg(long, value_name = "DURATION", value_parser = args::span)]
     jitter: Option<Span>,
+    /// A calendar whose excluded times are skipped; can be given more than once
+    #[arg(long = "calendar", value_name = "NAME")]
+    calendars: Vec<String>,
     /// End after this many runs
     #[arg(long, value_name = "COUNT")]
     max_runs: Option<u32>,
@@ -182,6 +199,8 @@ impl FieldArgs {
             delay: when.delay,
             cron_expression: when.cron.clone(),
             interval: when.every.clone(),
+            rrule: when.rrule.clone(),
+            calendars: given(&recurring.calendars),
             timezone: recurring.timezone.clone(),
             dst_gap: recurring.dst_gap,
             dst_overlap: recurring.dst_overlap,
@@ -202,10 +221,51 @@ impl FieldArgs {
             timeout_secs: basic.timeout.map(|timeout| Seconds::from(timeout.get())),
             expires_at: basic.expires_at,
             expires_after: basic.expires_after,
+            notify: notify_body(&basic.notify),
+            result_overflow: basic.result_overflow,
             tags: given(&basic.tags),
             ..SubmitJob::default()
         }
     }
+}
+
+/// An event that `--notify` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotifiedEvent {
+    Failure,
+    Missed,
+    Late,
+    Recovery,
+    Success,
+}
+
+fn notified(text: &str) -> Result<(NotifiedEvent, String), String> {
+    let (event, channel) =
+        text.split_once('=').ok_or("must be an event and a channel, such as failure=ops")?;
+    let event = match event.strip_prefix("on_").unwrap_or(event) {
+        "failure" => NotifiedEvent::Failure,
+        "missed" => NotifiedEvent::Missed,
+        "late" => NotifiedEvent::Late,
+        "recovery" => NotifiedEvent::Recovery,
+        "success" => NotifiedEvent::Success,
+        _ => return Err("must begin with failure, missed, late, recovery or success".to_owned()),
+    };
+    Ok((event, channel.to_owned()))
+}
+
+fn notify_body(given: &[(NotifiedEvent, String)]) -> Option<NotifyBody> {
+    let of = |event: NotifiedEvent| {
+        let channels = given.iter().filter(|(one, _)| *one == event).map(|(_, channel)| channel.clone());
+        Some(ChannelNames(channels.collect())).filter(|names| !names.0.is_empty())
+    };
+    let body = NotifyBody {
+        on_failure: of(NotifiedEvent::Failure),
+        on_missed: of(NotifiedEvent::Missed),
+        on_late: of(NotifiedEvent::Late),
+        on_recovery: of(NotifiedEvent::Recovery),
+        on_success: of(NotifiedEvent::Success),
+    };
+    (!given.is_empty()).then_some(body)
 }
 
 impl RetryArgs {
@@ -228,7 +288,8 @@ pub fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 }
 
 /// Fields whose path differs from the name of their flag, here and in the filters of lists.
-const OTHER_NAMES: [(&str, &str); 15] = [
+const OTHER_NAMES: [(&str, &str); 16] = [
+    ("calendar", "calendars"),
     ("type", "job_type"),
     ("owner", "owner_id"),
     ("search", "q"),

@@ -5,6 +5,7 @@ use crate::job::duplicate::DuplicateGuard;
 use crate::job::parents::{FileJobState, JobFamily, Turn};
 use crate::manifest::documents;
 use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
 use punctual_client::{BatchAnswer, BatchItem, Client, ClientError, Problem};
 use punctual_config::exit::{self, CliError, Exit};
 use punctual_config::output::{OutputArgs, optional_time, table, tell};
@@ -18,6 +19,8 @@ use std::path::Path;
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many names of jobs a message lists.
 const NAMES_TOLD_MAX: usize = 10;
+/// Up to how many rows of a file a table lists.
+const TABLE_ROWS_MAX: usize = 50;
 
 /// The contents of a file.
 pub enum JobFile {
@@ -68,6 +71,8 @@ pub struct JobBatches<'a> {
     pub client: &'a Client,
     pub request_key: Option<&'a str>,
     pub guard: DuplicateGuard<'a>,
+    /// The lines of the jobs, if they are rows of a file. Each of these has an idempotency key.
+    pub lines: Option<&'a [u64]>,
 }
 
 impl JobBatches<'_> {
@@ -75,7 +80,9 @@ impl JobBatches<'_> {
     /// job does not affect the others.
     pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
         let mut items = vec![None; jobs.len()];
-        let submitted = self.submit_all(jobs, &mut items).await;
+        let bar = progress(jobs.len());
+        let submitted = self.submit_all(jobs, &mut items, &bar).await;
+        bar.finish_and_clear();
         if submitted.is_err() {
             items.iter_mut().for_each(|item| {
                 *item = item.take().or_else(|| {
@@ -85,9 +92,15 @@ impl JobBatches<'_> {
         }
         let answer = BatchAnswer { items: items.into_iter().flatten().collect() };
         if submitted.is_ok() || answer.items.iter().any(is_taken) {
-            output.print(&answer, |answer| batch_table(answer, jobs))?;
+            output.print(&answer, |answer| match self.lines {
+                Some(_) if answer.items.len() > TABLE_ROWS_MAX => row_summary(answer),
+                _ => batch_table(answer, jobs),
+            })?;
         }
-        let exit = tell_refused(&answer, jobs);
+        let exit = match self.lines {
+            None => tell_refused(&answer, jobs),
+            Some(lines) => tell_refused_rows(&answer, lines),
+        };
         submitted.map(|()| exit)
     }
 
@@ -95,6 +108,7 @@ impl JobBatches<'_> {
         &self,
         jobs: &[Box<RawValue>],
         items: &mut [Option<BatchItem>],
+        bar: &ProgressBar,
     ) -> anyhow::Result<()> {
         let family = JobFamily::of(jobs);
         for (item, why) in items.iter_mut().zip(self.guard.duplicates(jobs).await?) {
@@ -120,6 +134,7 @@ impl JobBatches<'_> {
                 }
                 number += 1;
                 rest = after;
+                bar.inc(batch.len() as u64);
             }
         }
         Ok(())
@@ -210,6 +225,44 @@ fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
         names.join(", "),
     ));
     exit
+}
+
+/// Prints which rows were rejected and why.
+fn tell_refused_rows(answer: &BatchAnswer, lines: &[u64]) -> Exit {
+    let mut exit = Exit::Done;
+    for (item, line) in answer.items.iter().zip(lines) {
+        if let BatchItem::Refused { error } = item {
+            tell(&format!("refused line {line}: {}", told(error)));
+            exit = Exit::Refused;
+        }
+    }
+    let existing =
+        answer.items.iter().filter(|item| matches!(item, BatchItem::Submitted(job) if job.existing)).count();
+    if exit != Exit::Done {
+        tell(
+            "note: correct these lines and submit the file again; lines that were accepted are not submitted twice",
+        );
+    } else if existing == answer.items.len() {
+        tell("note: all of these jobs were submitted before; pass --resume-key KEY to submit them again");
+    }
+    exit
+}
+
+fn row_summary(answer: &BatchAnswer) -> String {
+    let count = |is_one: fn(&BatchItem) -> bool| answer.items.iter().filter(|item| is_one(item)).count();
+    let existing = count(|item| matches!(item, BatchItem::Submitted(job) if job.existing));
+    let taken = count(is_taken);
+    let refused = answer.items.len() - taken;
+    format!("{} submitted, {existing} submitted before, {refused} refused", taken - existing)
+}
+
+/// A bar on stderr for several batches; invisible where stderr is not a terminal.
+fn progress(jobs: usize) -> ProgressBar {
+    if jobs <= limits::SUBMIT_BATCH_MAX {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len}  {per_sec}  {eta} left");
+    ProgressBar::new(jobs as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Why one job of a file was refused. Anything that would affect the other jobs as well is an error.

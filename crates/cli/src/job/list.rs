@@ -1,11 +1,15 @@
 //! `punctual job list`.
 
+use crate::json_path::JsonPath;
 use crate::pages;
-use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
+use clap::ValueEnum;
+use punctual_client::{Client, JobBody, JobFilter, JobsPage, Page, PriorityBody, ScheduleType};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
-use punctual_config::output::{OutputArgs, optional_time, shortened, table, tell};
+use punctual_config::output::{
+    Format, OutputArgs, TimeChoice, choose_times, optional_time, print_text, shortened, table, tell,
+};
 use punctual_config::suggest::did_you_mean;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -47,6 +51,12 @@ pub struct ListArgs {
     /// Only jobs whose payload has this value in a field, such as customer=42 or order.id=A-7; may be repeated
     #[arg(long, value_name = "FIELD=VALUE", value_parser = parse_payload_field)]
     payload: Vec<(String, String)>,
+    /// Only jobs with this value in any other filter of GET /jobs, such as not_tag=nightly or created_after=2026-11-15T00:00:00Z; may be repeated
+    #[arg(long = "where", value_name = "FILTER=VALUE", value_parser = parse_payload_field)]
+    conditions: Vec<(String, String)>,
+    /// Another order than the latest first: next_run, name, priority, last_run or lateness
+    #[arg(long, value_name = "ORDER")]
+    sort: Option<String>,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
@@ -55,22 +65,53 @@ pub struct ListArgs {
     cursor: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
+    /// Output format: table, wide, name (one id per line), json, yaml, or jsonpath=PATH such as jsonpath='{.items[*].name}'
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table", env = "PUNCTUAL_OUTPUT", value_parser = parse_format)]
+    output: ListFormat,
     #[command(flatten)]
-    output: OutputArgs,
+    times: TimeChoice,
+}
+
+/// How a list of jobs is printed.
+#[derive(Debug, Clone)]
+enum ListFormat {
+    Plain(Format),
+    /// The table with more columns.
+    Wide,
+    /// One id per line, for other commands.
+    Name,
+    JsonPath(JsonPath),
+}
+
+/// The formats that have a name.
+const FORMATS: [&str; 5] = ["table", "wide", "name", "json", "yaml"];
+
+fn parse_format(text: &str) -> Result<ListFormat, String> {
+    if let Some(path) = text.strip_prefix("jsonpath=") {
+        return path.parse().map(ListFormat::JsonPath);
+    }
+    match text {
+        "wide" => Ok(ListFormat::Wide),
+        "name" => Ok(ListFormat::Name),
+        _ => Format::from_str(text, true).map(ListFormat::Plain).map_err(|_| {
+            let meant = did_you_mean(text, FORMATS);
+            format!("must be table, wide, name, json, yaml or jsonpath=PATH{meant}")
+        }),
+    }
 }
 
 /// A status, case-insensitive: people type `active`.
-fn parse_status(text: &str) -> Result<JobStatus, String> {
+pub fn parse_status(text: &str) -> Result<JobStatus, String> {
     let upper = text.to_ascii_uppercase();
     JobStatus::deserialize(StrDeserializer::<ValueError>::new(&upper))
         .map_err(|_| "must be ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED".to_owned())
 }
 
-fn parse_schedule_type(text: &str) -> Result<ScheduleType, String> {
+pub fn parse_schedule_type(text: &str) -> Result<ScheduleType, String> {
     args::word(text).map_err(|_| "must be IMMEDIATE, ONE_TIME or RECURRING".to_owned())
 }
 
-fn parse_payload_field(text: &str) -> Result<(String, String), String> {
+pub fn parse_payload_field(text: &str) -> Result<(String, String), String> {
     let (field, value) = text.split_once('=').ok_or("must be FIELD=VALUE, such as customer=42")?;
     Ok((field.to_owned(), value.to_owned()))
 }
@@ -89,12 +130,27 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         text: args.search,
         failing: args.failing.then_some(true),
         payload: args.payload,
+        conditions: args.conditions,
+        sort: args.sort,
         limit: None,
         cursor: args.cursor,
     };
-    let page = collect(&client, filter.clone(), args.limit).await?;
-    args.output.print(&page, jobs_table)?;
-    pages::tell_more(args.output, page.next_cursor.as_deref());
+    let (page, compared) = if filter.sort.is_some() {
+        let limit = Some(args.limit.min(limits::PAGE_ITEMS_MAX));
+        let JobsPage { items, next_cursor, compared } =
+            client.list_jobs(&JobFilter { limit, ..filter.clone() }).await?;
+        (Page { items, next_cursor }, compared)
+    } else {
+        (collect(&client, filter.clone(), args.limit).await?, None)
+    };
+    choose_times(args.times);
+    print(&page, &args.output)?;
+    if let ListFormat::Plain(format) = args.output {
+        pages::tell_more(OutputArgs::from(format), page.next_cursor.as_deref());
+    }
+    if let Some(compared) = compared.filter(|compared| !compared.complete) {
+        tell(&format!("note: sorted among the latest {} jobs that match; there are more", compared.jobs));
+    }
     if page.items.is_empty() {
         for note in misspelled(&client, &filter).await {
             tell(&format!("note: {note}"));
@@ -104,6 +160,22 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         tell(&format!("note: {note}"));
     }
     Ok(Exit::Done)
+}
+
+fn print(page: &Page<JobBody>, format: &ListFormat) -> anyhow::Result<()> {
+    match format {
+        ListFormat::Plain(format) => OutputArgs::from(*format).print(page, jobs_table),
+        ListFormat::Wide => print_text(&wide_table(page)),
+        ListFormat::Name if page.items.is_empty() => Ok(()),
+        ListFormat::Name => {
+            let ids: Vec<String> = page.items.iter().map(|job| job.job_id.to_string()).collect();
+            print_text(&ids.join("\n"))
+        }
+        ListFormat::JsonPath(path) => {
+            let found = path.texts(&serde_json::to_value(page)?);
+            if found.is_empty() { Ok(()) } else { print_text(&found.join("\n")) }
+        }
+    }
 }
 
 /// A list of failed jobs lacks recurring jobs whose last run failed, as they run again: says how many there are.
@@ -172,6 +244,44 @@ fn jobs_table(page: &Page<JobBody>) -> String {
         ]
     });
     table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST OUTCOME"], rows)
+}
+
+fn wide_table(page: &Page<JobBody>) -> String {
+    if page.items.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let rows = page.items.iter().map(|job| {
+        let last = job.last_execution.as_ref();
+        vec![
+            job.job_id.to_string(),
+            job.name.clone(),
+            status(job.status),
+            job.job_type.clone(),
+            job.queue.clone(),
+            job.owner_id.clone(),
+            job.tags.join(", "),
+            job.priority.0.get().to_string(),
+            optional_time(job.next_run_time),
+            last.map_or_else(|| "-".to_owned(), |last| last.status.to_string()),
+            optional_time(Some(job.created_at)),
+            job.version.to_string(),
+        ]
+    });
+    let headers = [
+        "JOB",
+        "NAME",
+        "STATUS",
+        "TYPE",
+        "QUEUE",
+        "OWNER",
+        "TAGS",
+        "PRIORITY",
+        "NEXT RUN",
+        "LAST OUTCOME",
+        "CREATED",
+        "VERSION",
+    ];
+    table(&headers, rows)
 }
 
 pub fn status(status: JobStatus) -> String {

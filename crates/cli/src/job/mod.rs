@@ -1,5 +1,8 @@
 //! `punctual job`: submitting, inspecting and controlling jobs.
 
+mod adjust;
+pub mod bulk;
+mod clone;
 mod control;
 mod duplicate;
 mod explain;
@@ -13,9 +16,10 @@ mod outlook;
 mod parents;
 mod policies;
 pub mod progress;
+mod rows;
 mod show;
 mod submit;
-mod trigger;
+pub mod trigger;
 mod update;
 mod upsert;
 mod wait;
@@ -29,6 +33,8 @@ use punctual_config::exit::Exit;
 pub enum JobCommand {
     /// Submit a job, or all jobs of a file
     Submit(Box<submit::SubmitArgs>),
+    /// Submit a copy of a job, with other values where they are given
+    Clone(Box<clone::CloneArgs>),
     /// List jobs, latest first
     List(list::ListArgs),
     /// Show one job
@@ -49,6 +55,12 @@ pub enum JobCommand {
     Resume(control::ControlArgs),
     /// Run a job now, in addition to its schedule
     Trigger(trigger::TriggerArgs),
+    /// Skip the next run of a recurring job; the schedule does not change
+    SkipNext(adjust::SkipNextArgs),
+    /// Run the next occurrence of a recurring job at another time
+    RunNextAt(adjust::RunNextAtArgs),
+    /// Run past occurrences of a recurring job again; begin with --dry-run
+    Backfill(adjust::BackfillArgs),
     /// Cancel jobs or single executions: nothing more starts, and running executions are asked to stop
     Cancel(control::CancelArgs),
     /// Run the latest dead letter of each job again
@@ -60,6 +72,7 @@ pub enum JobCommand {
 pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
     match command {
         JobCommand::Submit(args) => submit::run(*args).await,
+        JobCommand::Clone(args) => clone::run(*args).await,
         JobCommand::List(args) => list::run(args).await,
         JobCommand::Show(args) => show::run(args).await,
         JobCommand::History(args) => show::history(args).await,
@@ -70,6 +83,9 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::Pause(args) => control::run(ControlCommand::Pause, args).await,
         JobCommand::Resume(args) => control::run(ControlCommand::Resume, args).await,
         JobCommand::Trigger(args) => trigger::run(args).await,
+        JobCommand::SkipNext(args) => adjust::skip_next(args).await,
+        JobCommand::RunNextAt(args) => adjust::run_next_at(args).await,
+        JobCommand::Backfill(args) => adjust::backfill(args).await,
         JobCommand::Cancel(args) => control::run(ControlCommand::Cancel, args.into()).await,
         JobCommand::Retry(args) => control::retry(args).await,
         JobCommand::Delete(args) => control::run(ControlCommand::Delete, args).await,

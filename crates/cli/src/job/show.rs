@@ -11,6 +11,7 @@ use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
+use punctual_core::job::ResultOverflow;
 use punctual_core::limits;
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -52,6 +53,13 @@ pub fn job_details(job: &JobBody) -> String {
         ("Idempotency key", job.idempotency_key.clone()),
         ("Unique key", job.unique_key.clone()),
         ("Concurrency key", job.concurrency_key.clone()),
+        ("Notify", job.notify.as_ref().and_then(|notify| serde_json::to_string(notify).ok())),
+        (
+            "Large results",
+            job.result_overflow
+                .filter(|overflow| *overflow == ResultOverflow::Fail)
+                .map(|_| "fail the execution".to_owned()),
+        ),
         ("Next run", job.next_run_time.map(time)),
         ("Next retry", job.next_retry_time.map(time)),
         ("Last run", job.last_run_time.map(time)),
@@ -235,6 +243,8 @@ pub fn execution_details(execution: &ExecutionBody) -> String {
         ("Completed", execution.completed_at.map(time_to_millis)),
         ("Expires", execution.expires_at.map(time)),
         ("Worker", execution.worker_id.clone()),
+        ("Repeats", execution.repeats.map(|occurrence| occurrence.to_string())),
+        ("Payload", execution.payload.as_deref().map(document)),
         ("Progress", execution.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
         ("Checkpoint", checkpoint(execution)),
         ("Error", execution.error_message.as_ref().map(|error| shortened(error, 200))),

@@ -4,6 +4,7 @@ use crate::job::duplicate::DuplicateGuard;
 use crate::job::fields::{self, FieldArgs, given};
 use crate::job::job_file::{self, JobBatches, JobFile};
 use crate::job::outlook;
+use crate::job::rows::RowArgs;
 use crate::job::upsert;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
@@ -34,9 +35,12 @@ pub struct SubmitArgs {
     /// JSON for the handler, or @FILE to read it from a file (@- for standard input)
     #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
-    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
+    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file, or a job for each row of an NDJSON or CSV file
+    /// (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    rows: RowArgs,
     /// Create the job, or change the one that its owner and name identify, finished or not
     #[arg(long, conflicts_with = "request_key")]
     upsert: bool,
@@ -85,6 +89,9 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         client = client.with_request_key(key);
     }
     let guard = DuplicateGuard { client: &client, is_off: args.allow_duplicate };
+    if let Some(file) = args.file.as_deref().filter(|file| args.rows.has_rows(file)) {
+        return args.submit_rows(&client, file, guard).await;
+    }
     let jobs = match &args.file {
         None => JobFile::One(to_raw_value(&args.job(&client).await?)?),
         Some(file) => args.single_if_awaited(job_file::read(file)?, file)?,
@@ -94,7 +101,10 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         JobFile::Many(jobs) if args.upsert => return upsert::put_all(&client, &jobs, args.output).await,
         JobFile::Many(jobs) => {
             let request_key = args.request_key.as_deref();
-            return JobBatches { client: &client, request_key, guard }.submit(&jobs, args.output).await;
+            let lines = None;
+            return JobBatches { client: &client, request_key, guard, lines }
+                .submit(&jobs, args.output)
+                .await;
         }
     };
     if args.upsert {
@@ -140,6 +150,23 @@ fn begun(submitted: &SubmittedBody) -> String {
 }
 
 impl SubmitArgs {
+    /// Submits a job for each row of a file.
+    async fn submit_rows(
+        &self,
+        client: &Client,
+        file: &Path,
+        guard: DuplicateGuard<'_>,
+    ) -> anyhow::Result<Exit> {
+        if self.wait || self.upsert {
+            let message = "--wait and --upsert are for files of jobs, not for rows".to_owned();
+            return Err(CliError { exit: Exit::Misunderstood, message }.into());
+        }
+        let (lines, jobs): (Vec<u64>, Vec<Box<RawValue>>) =
+            self.rows.read(file)?.into_iter().map(|row| (row.line, row.job)).unzip();
+        let request_key = self.request_key.as_deref();
+        JobBatches { client, request_key, guard, lines: Some(&lines) }.submit(&jobs, self.output).await
+    }
+
     /// The jobs of a file; a list of one as a single job if it is awaited.
     fn single_if_awaited(&self, jobs: JobFile, file: &Path) -> Result<JobFile, CliError> {
         match jobs {

@@ -1,20 +1,37 @@
 //! `punctual job trigger`: one more run now, in addition to the schedule.
 
+use crate::job::bulk::{BulkArgs, BulkFilterArgs};
 use crate::job::live::{LiveJobView, SeenRun};
 use crate::job::show::execution_details;
 use crate::job::wait::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, WaitBound};
-use crate::job::which::WhichJob;
+use crate::job::which::OneJobOrAll;
 use crate::reconnect::Reconnect;
-use punctual_client::{ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
+use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::OutputArgs;
+use punctual_core::operation::BulkAction;
+use serde_json::value::RawValue;
 
 #[derive(clap::Args)]
 pub struct TriggerArgs {
     #[command(flatten)]
-    which: WhichJob,
+    which: OneJobOrAll,
+    #[command(flatten)]
+    bulk: BulkArgs,
+    #[command(flatten)]
+    filters: BulkFilterArgs,
+    #[command(flatten)]
+    how: RunArgs,
+}
+
+/// How to run, for `job trigger` and `executions rerun`.
+#[derive(clap::Args)]
+pub struct RunArgs {
+    /// JSON for the handler in place of the job's payload, for this run only, or @FILE
+    #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON")]
+    payload: Option<Box<RawValue>>,
     /// Run alongside open runs, regardless of the job's overlap policy
     #[arg(long = "override")]
     despite_overlap: bool,
@@ -33,22 +50,55 @@ pub struct TriggerArgs {
 }
 
 pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
-    let mut client = args.connect.client()?;
-    if let Some(key) = args.request_key {
-        client = client.with_request_key(key);
+    let TriggerArgs { which, bulk, filters, how } = args;
+    if bulk.is_meant() {
+        how.refuse_in_bulk()?;
+        return bulk.run_of(BulkAction::Trigger, Some(&filters)).run(&how.connect, how.output).await;
     }
-    let job = args.which.id(&client).await?;
-    let how = TriggerRequest { despite_overlap: args.despite_overlap };
-    let begun = client.trigger(job, how).await?;
-    if !args.wait {
-        args.output.print(&begun, |execution| format!("triggered execution {}", execution.execution_id))?;
-        return Ok(Exit::Done);
+    how.run(async |client, request| {
+        let job = which.id(client).await?;
+        Ok(client.trigger(job, request).await?)
+    })
+    .await
+}
+
+impl RunArgs {
+    /// Refuses what applies to a single run only.
+    fn refuse_in_bulk(&self) -> anyhow::Result<()> {
+        if self.payload.is_none() && !self.despite_overlap && self.request_key.is_none() && !self.wait {
+            return Ok(());
+        }
+        let message = "--payload, --override, --request-key and --wait cannot be used with --all".to_owned();
+        Err(CliError { exit: Exit::Misunderstood, message }.into())
     }
-    eprintln!("triggered execution {}", begun.execution_id);
-    let mut server = args.bound.patient(Reconnect::with(&args.connect, client));
-    let last = until_ended(&mut server, begun, args.bound).await?;
-    args.output.print(&last, execution_details)?;
-    Ok(if last.status == ExecutionStatus::Succeeded { Exit::Done } else { Exit::Failed })
+
+    /// Starts a run, and waits for its end if the user asks for that.
+    pub async fn run(
+        self,
+        start: impl AsyncFnOnce(&Client, TriggerRequest) -> anyhow::Result<ExecutionBody>,
+    ) -> anyhow::Result<Exit> {
+        let mut client = self.connect.client()?;
+        if let Some(key) = &self.request_key {
+            client = client.with_request_key(key.clone());
+        }
+        let how = TriggerRequest { despite_overlap: self.despite_overlap, payload: self.payload.clone() };
+        let begun = start(&client, how).await?;
+        self.followed(client, begun).await
+    }
+
+    async fn followed(self, client: Client, begun: ExecutionBody) -> anyhow::Result<Exit> {
+        let args = self;
+        if !args.wait {
+            args.output
+                .print(&begun, |execution| format!("triggered execution {}", execution.execution_id))?;
+            return Ok(Exit::Done);
+        }
+        eprintln!("triggered execution {}", begun.execution_id);
+        let mut server = args.bound.patient(Reconnect::with(&args.connect, client));
+        let last = until_ended(&mut server, begun, args.bound).await?;
+        args.output.print(&last, execution_details)?;
+        Ok(if last.status == ExecutionStatus::Succeeded { Exit::Done } else { Exit::Failed })
+    }
 }
 
 /// The last attempt of the run, once it is finished, unless the time runs out first.

@@ -1,13 +1,15 @@
 //! `punctual job update`: changes only the given fields.
 
+use crate::job::bulk::BulkArgs;
 use crate::job::fields::{FieldArgs, field_name};
 use crate::job::next;
-use crate::job::which::WhichJob;
+use crate::job::which::OneJobOrAll;
 use punctual_client::{JobBody, SubmitJob};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::OutputArgs;
+use punctual_core::operation::BulkAction;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
@@ -15,7 +17,9 @@ use std::collections::BTreeMap;
 #[derive(clap::Args)]
 pub struct UpdateArgs {
     #[command(flatten)]
-    which: WhichJob,
+    which: OneJobOrAll,
+    #[command(flatten)]
+    bulk: BulkArgs,
     /// A new name
     #[arg(long)]
     name: Option<String>,
@@ -32,7 +36,7 @@ pub struct UpdateArgs {
     #[arg(long, value_name = "FIELD")]
     unset: Vec<String>,
     /// Change nothing unless the job still has this version, as shown by `job show`
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", conflicts_with = "all")]
     if_version: Option<u32>,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -44,6 +48,10 @@ pub struct UpdateArgs {
 
 pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
     let patch = args.patch()?;
+    if args.bulk.is_meant() {
+        let run = args.bulk.run_of(BulkAction::Update, None).with_patch(to_raw_value(&patch)?);
+        return run.run(&args.connect, args.output).await;
+    }
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
     let job = client.update(id, &patch, args.if_version).await?;

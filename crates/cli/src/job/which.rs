@@ -21,6 +21,20 @@ pub struct WhichJob {
     job: String,
 }
 
+/// A job, or none if the command is about all jobs that match.
+#[derive(Debug, clap::Args)]
+pub struct OneJobOrAll {
+    /// The job's id, a part of it such as its end (at least 6 characters), or its name if that is unique among all or among unfinished jobs
+    #[arg(value_name = "JOB", required_unless_present = "all", conflicts_with = "all")]
+    job: Option<String>,
+}
+
+impl OneJobOrAll {
+    pub async fn id(&self, client: &Client) -> anyhow::Result<JobId> {
+        find(client, self.job.as_deref().unwrap_or_default()).await
+    }
+}
+
 impl WhichJob {
     /// The job's id, looked up if a name was given.
     pub async fn id(&self, client: &Client) -> anyhow::Result<JobId> {

@@ -14,7 +14,7 @@ pub fn submittable(fields: &mut RawObject) {
     let is_state = |name: &str| read.contains(&name) && !submitted.contains(&name);
     fields.retain(|name, value| !is_state(name) && value.get() != "null");
     if let Some(anchor) = anchor
-        && fields.get("interval").is_some()
+        && (fields.get("interval").is_some() || fields.get("rrule").is_some())
         && fields.get("start_at").is_none()
     {
         fields.set("start_at", anchor);

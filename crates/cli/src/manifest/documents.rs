@@ -6,7 +6,6 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::fmt;
-use std::io::Read;
 use std::path::Path;
 
 /// The file name that stands for standard input.
@@ -14,14 +13,21 @@ pub const STDIN: &str = "-";
 
 /// All documents of a file, or of standard input. YAML documents that are empty are left out.
 pub fn read(file: &Path) -> anyhow::Result<Vec<Box<RawValue>>> {
-    let mut text = String::new();
+    let text = text_of(file)?;
+    parsed(file, &text).map_err(|error| CliError::refused(format!("{}: {error}", file.display())).into())
+}
+
+/// The text of a file, or of standard input.
+pub fn text_of(file: &Path) -> anyhow::Result<String> {
     if file == Path::new(STDIN) {
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        return std::io::read_to_string(std::io::stdin()).context("cannot read standard input");
     }
-    let read = if is_yaml(file, &text) { from_yaml(&text) } else { from_json(&text) };
-    read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())).into())
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// All documents of a file with this text.
+pub fn parsed(file: &Path, text: &str) -> Result<Vec<Box<RawValue>>, String> {
+    if is_yaml(file, text) { from_yaml(text) } else { from_json(text) }
 }
 
 /// Whether a file is YAML: by its name, and on standard input by its first character. Text that begins like

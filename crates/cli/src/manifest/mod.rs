@@ -1,15 +1,20 @@
-//! Files of jobs for `plan` and `apply`: which jobs they hold, by owner and name, with references replaced.
+//! Files for `plan` and `apply`: which jobs they hold, by owner and name, and which channels, rules and silences, with
+//! references replaced.
 
 mod as_read;
 pub mod documents;
+pub mod fields_of;
+mod notifications;
 mod raw_object;
 pub mod substitution;
 
 pub use as_read::submittable;
+pub use notifications::{ManifestNotification, NotificationBody, NotificationType};
 pub use raw_object::RawObject;
 
 use anyhow::Context;
 use documents::STDIN;
+use punctual_client::ChannelNames;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::one_line;
 use punctual_config::suggest::did_you_mean;
@@ -24,8 +29,8 @@ use substitution::ReferenceSources;
 
 /// Begins the tag of a job that belongs to a file with `managed_by`.
 pub const LABEL: &str = "managed_by:";
-/// What a document with `jobs` may have.
-const KEYS: [&str; 3] = ["jobs", "managed_by", "$schema"];
+/// What a document with lists may have.
+const KEYS: [&str; 6] = ["jobs", "channels", "rules", "silences", "managed_by", "$schema"];
 /// The kinds of files that are read from a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -39,6 +44,8 @@ pub struct ManifestArgs {
 /// What all files say.
 pub struct Manifest {
     pub jobs: Vec<ManifestJob>,
+    /// Channels, then rules, then silences.
+    pub notifications: Vec<ManifestNotification>,
     /// Each file with its label.
     files: Vec<(String, Option<String>)>,
 }
@@ -55,23 +62,40 @@ pub struct ManifestJob {
     source: RawObject,
 }
 
-/// The jobs of one file, before owners are known.
+/// What one file has, before owners are known.
 #[derive(Default)]
-struct JobsOfFile {
+struct FileContent {
     managed_by: Option<String>,
     jobs: Vec<(String, Box<RawValue>)>,
+    notifications: Vec<(NotificationType, String, Box<RawValue>)>,
     errors: Vec<String>,
 }
 
 impl ManifestArgs {
     /// Reads all files. A job without an owner belongs to `owner`.
     pub fn read(&self, owner: &str) -> anyhow::Result<Manifest> {
-        let mut manifest = Manifest { jobs: vec![], files: vec![] };
+        let mut files = Vec::new();
+        for path in expanded(&self.files)? {
+            let read = documents::read(&path)?;
+            files.push((path, read));
+        }
+        Manifest::of_files(files, owner)
+    }
+}
+
+impl Manifest {
+    /// The jobs of one document that is not in a file.
+    pub fn of_document(name: &str, document: &RawValue, owner: &str) -> anyhow::Result<Self> {
+        Manifest::of_files(vec![(PathBuf::from(name), vec![document.to_owned()])], owner)
+    }
+
+    fn of_files(files: Vec<(PathBuf, Vec<Box<RawValue>>)>, owner: &str) -> anyhow::Result<Self> {
+        let mut manifest = Manifest { jobs: vec![], notifications: vec![], files: vec![] };
         let mut errors = Vec::new();
         let mut places: BTreeMap<(String, String), String> = BTreeMap::new();
-        for path in expanded(&self.files)? {
+        for (path, read) in files {
             let shown = shown(&path);
-            let file = JobsOfFile::of(&shown, &documents::read(&path)?);
+            let file = FileContent::of(&shown, &read);
             errors.extend(file.errors);
             let directory = path.parent().unwrap_or(Path::new(""));
             for (place, job) in &file.jobs {
@@ -90,16 +114,22 @@ impl ManifestArgs {
                 }
                 manifest.jobs.push(job);
             }
+            for (kind, place, fields) in &file.notifications {
+                match ManifestNotification::of(*kind, fields, place, directory) {
+                    Ok(found) => manifest.notifications.push(found),
+                    Err(found) => errors.extend(found),
+                }
+            }
             manifest.files.push((shown, file.managed_by));
         }
+        manifest.notifications.sort_by_key(|one| one.kind());
+        errors.extend(notifications::namesakes(&manifest.notifications));
         match errors.is_empty() {
             true => Ok(manifest),
             false => Err(CliError::refused(errors.join("\n")).into()),
         }
     }
-}
 
-impl Manifest {
     /// The labels whose jobs may be deleted. Without a label it is unknown which jobs a file has created.
     pub fn labels(&self) -> Result<BTreeSet<&str>, CliError> {
         if let Some((file, _)) = self.files.iter().find(|(_, label)| label.is_none()) {
@@ -112,9 +142,9 @@ impl Manifest {
     }
 }
 
-impl JobsOfFile {
+impl FileContent {
     fn of(file: &str, documents: &[Box<RawValue>]) -> Self {
-        let mut found = JobsOfFile::default();
+        let mut found = FileContent::default();
         for (index, document) in documents.iter().enumerate() {
             let place = match documents.len() {
                 1 => file.to_owned(),
@@ -124,13 +154,14 @@ impl JobsOfFile {
                 found.errors.push(format!("{place}: {error}"));
             }
         }
-        if found.errors.is_empty() && found.jobs.is_empty() && found.managed_by.is_none() {
+        let is_empty = found.jobs.is_empty() && found.notifications.is_empty();
+        if found.errors.is_empty() && is_empty && found.managed_by.is_none() {
             found.errors.push(format!("{file} contains no job"));
         }
         found
     }
 
-    /// Adds the jobs of a document: `jobs` with a label, a list of jobs, or one job.
+    /// Adds the content of a document: `jobs` and other lists with a label, a list of jobs, or one job.
     fn add(&mut self, place: &str, document: &RawValue) -> Result<(), String> {
         let jobs: Vec<Box<RawValue>> = match document.get().trim_start().as_bytes().first() {
             Some(b'[') => serde_json::from_str(document.get()).map_err(|error| error.to_string())?,
@@ -141,7 +172,11 @@ impl JobsOfFile {
                     vec![document.to_owned()]
                 } else {
                     self.add_label(&object)?;
-                    object.read("jobs").ok_or("jobs must be a list of jobs")?
+                    let has_others = self.add_notifications(place, &object)?;
+                    match object.get("jobs") {
+                        None if has_others => vec![],
+                        _ => object.read("jobs").ok_or("jobs must be a list of jobs")?,
+                    }
                 }
             }
             _ => {
@@ -156,10 +191,30 @@ impl JobsOfFile {
         Ok(())
     }
 
+    /// Adds channels, rules and silences. Returns whether there is a list of them.
+    fn add_notifications(&mut self, place: &str, object: &RawObject) -> Result<bool, String> {
+        let mut has_any = false;
+        for kind in NotificationType::ALL {
+            let (list, word) = (kind.list(), kind.word());
+            if object.get(list).is_none() {
+                continue;
+            }
+            has_any = true;
+            let items: Vec<Box<RawValue>> =
+                object.read(list).ok_or_else(|| format!("{list} must be a list of {list}"))?;
+            for (index, item) in items.into_iter().enumerate() {
+                self.notifications.push((kind, format!("{place}: {word} {}", index + 1), item));
+            }
+        }
+        Ok(has_any)
+    }
+
     fn add_label(&mut self, object: &RawObject) -> Result<(), String> {
         if let Some(unknown) = object.names().find(|name| !KEYS.contains(name)) {
             let meant = match did_you_mean(unknown, KEYS) {
-                meant if meant.is_empty() => "; expected jobs and managed_by".to_owned(),
+                meant if meant.is_empty() => {
+                    "; expected jobs, channels, rules, silences and managed_by".to_owned()
+                }
                 meant => meant,
             };
             return Err(format!("unknown key {}{meant}", one_line(unknown)));
@@ -243,6 +298,26 @@ impl ManifestJob {
             body.set_to("depends_on", &ids)?;
         }
         Ok(body)
+    }
+
+    /// Removes these channels from the `notify` of a body; returns the names that were removed.
+    pub fn without_channels(
+        body: &mut RawObject,
+        channels: &BTreeSet<&str>,
+    ) -> Result<BTreeSet<String>, serde_json::Error> {
+        let Some(mut notify) = body.read::<BTreeMap<String, ChannelNames>>("notify") else {
+            return Ok(BTreeSet::new());
+        };
+        let mut removed = BTreeSet::new();
+        for ChannelNames(names) in notify.values_mut() {
+            removed.extend(names.iter().filter(|name| channels.contains(name.as_str())).cloned());
+            names.retain(|name| !channels.contains(name.as_str()));
+        }
+        notify.retain(|_, ChannelNames(names)| !names.is_empty());
+        if !removed.is_empty() {
+            body.set_to("notify", &notify)?;
+        }
+        Ok(removed)
     }
 
     /// The value at a path before references in it were replaced, if it has any.
@@ -376,7 +451,10 @@ mod tests {
             ("", "a.yaml contains no job"),
             ("jobs: {a: 1}", "a.yaml: jobs must be a list of jobs"),
             ("job: [{name: a}]", "a.yaml: unknown key job; did you mean jobs?"),
-            ("x: [{name: a}]", "a.yaml: unknown key x; expected jobs and managed_by"),
+            (
+                "x: [{name: a}]",
+                "a.yaml: unknown key x; expected jobs, channels, rules, silences and managed_by",
+            ),
             ("text", "a.yaml: must be an object with `jobs`, a list of jobs, or a job with a `name`"),
             ("jobs: [{name: a}]\nmanaged_by: 7", "a.yaml: managed_by must be a text, such as billing"),
             ("jobs: [{queue: a}]", "a.yaml: job 1: has no name; owner and name identify a job"),

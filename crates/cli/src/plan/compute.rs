@@ -2,7 +2,7 @@
 
 use super::diff::{self, FieldChange};
 use super::next_runs::NextRuns;
-use super::{Plan, PlannedAction, PlannedJob};
+use super::{Plan, PlannedAction, PlannedJob, notifications};
 use crate::job::{job_file, list, which};
 use crate::manifest::{LABEL, Manifest, ManifestJob};
 use punctual_client::{Client, JobFilter, MeBody, PlannedPut, Problem, PutAction};
@@ -28,8 +28,10 @@ pub async fn computed(
     prune: bool,
 ) -> anyhow::Result<Result<Plan, Vec<PlanFailure>>> {
     let labels = if prune { manifest.labels()? } else { BTreeSet::new() };
+    let notifications = notifications::planned(client, manifest).await?;
     let reader = PlanReader {
         client,
+        new_channels: notifications::new_channels(&notifications),
         sees_payloads: me.permissions.iter().any(|permission| permission == Permission::PayloadRead.word()),
     };
     let mut parents = ParentIds::of(manifest)?;
@@ -50,11 +52,13 @@ pub async fn computed(
     for label in labels {
         planned.extend(unlisted(client, me, manifest, label).await?);
     }
-    Ok(Ok(Plan::new(planned)))
+    Ok(Ok(Plan::new(notifications, planned)))
 }
 
 struct PlanReader<'a> {
     client: &'a Client,
+    /// Channels that the files create before the jobs.
+    new_channels: BTreeSet<&'a str>,
     sees_payloads: bool,
 }
 
@@ -62,6 +66,7 @@ impl PlanReader<'_> {
     async fn planned(&self, job: &ManifestJob, parents: &mut ParentIds) -> anyhow::Result<PlannedJob> {
         let ids = parents.ids(self.client, job).await?;
         let mut body = job.body(&ids)?;
+        let new_channels = ManifestJob::without_channels(&mut body, &self.new_channels)?;
         let mut planned = self.client.plan_by_name(&job.name, &body).await?;
         let mut changes = changes(&planned, job);
         if planned.action == PutAction::Update
@@ -76,6 +81,7 @@ impl PlanReader<'_> {
             changes.retain(|change| change.field != "payload" && !change.field.starts_with("payload."));
         }
         changes.extend(new_parents(job, &ids));
+        changes.extend(notifications::new_notify(&new_channels));
         let PlannedPut { action, job_id, before, after } = planned;
         let action = match action {
             PutAction::Create => PlannedAction::Create,

@@ -1,6 +1,7 @@
 //! The fields in which two descriptions of a job differ.
 
 use crate::manifest::ManifestJob;
+use crate::manifest::fields_of::HIDDEN;
 use punctual_client::SubmitJob;
 use punctual_config::output::shortened;
 use serde::Serialize;
@@ -8,8 +9,6 @@ use serde_json::{Map, Value};
 
 /// Characters of a value in a line for people.
 const VALUE_CHARS_MAX: usize = 100;
-/// In place of an old value whose new value comes from the environment or a file.
-const HIDDEN: &str = "(hidden)";
 
 /// A field that changes; null stands for no value. Values from the environment or a file are not in it: the
 /// new one is the reference, the old one is hidden.
@@ -43,6 +42,18 @@ pub fn changes(before: &SubmitJob, after: &SubmitJob, job: &ManifestJob) -> Vec<
             None => (before, after),
         };
         FieldChange { field: path.join("."), before, after }
+    };
+    changes.into_iter().map(change).collect()
+}
+
+/// All differences between fields, by path.
+pub fn of_fields(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<FieldChange> {
+    let mut changes = Vec::new();
+    compare(&mut vec![], (before, after), &mut changes);
+    let change = |(path, before, after): (Vec<String>, Value, Value)| FieldChange {
+        field: path.join("."),
+        before,
+        after,
     };
     changes.into_iter().map(change).collect()
 }

@@ -3,9 +3,11 @@
 mod compute;
 mod diff;
 mod next_runs;
+mod notifications;
 mod words;
 
 pub use compute::{ParentIds, PlanFailure, computed};
+pub use notifications::PlannedNotification;
 pub use words::told;
 
 use crate::manifest::ManifestArgs;
@@ -31,9 +33,12 @@ pub struct PlanArgs {
     pub output: OutputArgs,
 }
 
-/// What is to be done with all jobs.
+/// What is to be done with all that the files have.
 #[derive(Serialize)]
 pub struct Plan {
+    /// Channels, rules and silences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notifications: Vec<PlannedNotification>,
     pub jobs: Vec<PlannedJob>,
     pub summary: Summary,
 }
@@ -64,7 +69,7 @@ pub struct PlannedJob {
     pub next_runs: Option<NextRuns>,
 }
 
-/// How many jobs there are of each kind.
+/// How many jobs, channels, rules and silences there are of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     pub create: usize,
@@ -74,19 +79,29 @@ pub struct Summary {
 }
 
 impl Plan {
-    pub fn new(jobs: Vec<PlannedJob>) -> Self {
-        let count = |action| jobs.iter().filter(|job| job.action == action).count();
-        let summary = Summary {
+    pub fn new(notifications: Vec<PlannedNotification>, jobs: Vec<PlannedJob>) -> Self {
+        let mut plan = Plan { notifications, jobs, summary: Summary::default() };
+        let count = |action| plan.actions().filter(|one| *one == action).count();
+        plan.summary = Summary {
             create: count(PlannedAction::Create),
             update: count(PlannedAction::Update),
             delete: count(PlannedAction::Delete),
             unchanged: count(PlannedAction::None),
         };
-        Plan { jobs, summary }
+        plan
+    }
+
+    fn actions(&self) -> impl Iterator<Item = PlannedAction> {
+        let notifications = self.notifications.iter().map(|one| one.action);
+        notifications.chain(self.jobs.iter().map(|job| job.action))
     }
 
     pub fn has_changes(&self) -> bool {
-        self.jobs.iter().any(|job| job.action != PlannedAction::None)
+        self.changes() > 0
+    }
+
+    pub fn changes(&self) -> usize {
+        self.actions().filter(|action| *action != PlannedAction::None).count()
     }
 }
 

@@ -31,9 +31,16 @@ impl NextRuns {
 
 /// The schedule of a recurring job.
 fn schedule_of(job: &SubmitJob) -> Option<PreviewRequest> {
-    (job.cron_expression.is_some() || job.interval.is_some()).then(|| PreviewRequest {
+    let is_recurring = job.cron_expression.is_some()
+        || job.interval.is_some()
+        || job.rrule.is_some()
+        || job.schedules.is_some();
+    is_recurring.then(|| PreviewRequest {
         cron_expression: job.cron_expression.clone(),
         interval: job.interval.clone(),
+        rrule: job.rrule.clone(),
+        schedules: job.schedules.clone(),
+        calendars: job.calendar_names().cloned(),
         timezone: job.timezone.clone(),
         dst_gap: job.dst_gap,
         dst_overlap: job.dst_overlap,

@@ -1,15 +1,16 @@
 //! A plan for people.
 
 use super::diff::FieldChange;
-use super::{Plan, PlannedAction, PlannedJob, Summary};
+use super::{Plan, PlannedAction, PlannedJob, PlannedNotification, Summary};
 use crate::schedule::occurrence_rows;
 use punctual_client::OccurrencePreview;
 use punctual_config::output::one_line;
 
 /// All changes, and how many there are.
 pub fn told(plan: &Plan) -> String {
+    let notifications = plan.notifications.iter().filter(|one| one.action != PlannedAction::None);
     let jobs = plan.jobs.iter().filter(|job| job.action != PlannedAction::None);
-    let mut text: String = jobs.map(told_job).collect();
+    let mut text: String = notifications.map(told_notification).chain(jobs.map(told_job)).collect();
     if !text.is_empty() {
         text += "\n";
     }
@@ -17,15 +18,29 @@ pub fn told(plan: &Plan) -> String {
     text + &format!("{create} to create, {update} to update, {delete} to delete, {unchanged} unchanged")
 }
 
-fn told_job(job: &PlannedJob) -> String {
-    let (mark, action) = match job.action {
+fn heading(action: PlannedAction, name: &str) -> String {
+    let (mark, action) = match action {
         PlannedAction::Create => ("+", "create"),
         PlannedAction::Update => ("~", "update"),
         PlannedAction::Delete => ("-", "delete, --prune"),
         PlannedAction::None => (" ", "unchanged"),
     };
-    let mut lines = vec![format!("{mark} {} ({action})", one_line(&job.name))];
-    lines.extend(job.changes.iter().map(FieldChange::told).map(|change| format!("    {change}")));
+    format!("{mark} {} ({action})", one_line(name))
+}
+
+fn change_lines(changes: &[FieldChange]) -> impl Iterator<Item = String> {
+    changes.iter().map(FieldChange::told).map(|change| format!("    {change}"))
+}
+
+fn told_notification(one: &PlannedNotification) -> String {
+    let heading = heading(one.action, &format!("{} {}", one.kind.word(), one.name));
+    let lines: Vec<String> = [heading].into_iter().chain(change_lines(&one.changes)).collect();
+    lines.join("\n") + "\n"
+}
+
+fn told_job(job: &PlannedJob) -> String {
+    let mut lines = vec![heading(job.action, &job.name)];
+    lines.extend(change_lines(&job.changes));
     lines.extend(job.note.map(|note| format!("    {note}")));
     if let Some(runs) = &job.next_runs {
         // A new job has no runs before.
@@ -63,6 +78,8 @@ mod tests {
             local_time: local.to_owned(),
             dst,
             due_at: None,
+            schedule: None,
+            excluded_by: None,
         };
         let job = |name: &str, action, next_runs| PlannedJob {
             owner_id: "me".to_owned(),
@@ -82,12 +99,21 @@ mod tests {
             after: json!("0 9 * * *"),
         };
         let runs = NextRuns { before: Some(before), after: Some(after.clone()) };
-        let plan = Plan::new(vec![
-            job("new", PlannedAction::Create, Some(NextRuns { before: None, after: Some(after) })),
-            PlannedJob { changes: vec![change], ..job("changed", PlannedAction::Update, Some(runs)) },
-            job("same", PlannedAction::None, None),
-            job("old", PlannedAction::Delete, None),
-        ]);
+        let channel = PlannedNotification {
+            kind: crate::manifest::NotificationType::Channel,
+            name: "ops".to_owned(),
+            action: PlannedAction::Create,
+            changes: vec![],
+        };
+        let plan = Plan::new(
+            vec![channel],
+            vec![
+                job("new", PlannedAction::Create, Some(NextRuns { before: None, after: Some(after) })),
+                PlannedJob { changes: vec![change], ..job("changed", PlannedAction::Update, Some(runs)) },
+                job("same", PlannedAction::None, None),
+                job("old", PlannedAction::Delete, None),
+            ],
+        );
         insta::assert_snapshot!(told(&plan));
     }
 }

@@ -12,11 +12,11 @@ pub use serde_json::json;
 
 use crate::protocol::{OutcomeWord, Verdict};
 use crate::{
-    ClockMode, ExecutionStatus, LogStreamBody, PriorityBody, ReplayRate, RetryStrategy, ScheduleType,
-    Seconds, Span, WorkerState,
+    ClockMode, ExecutionStatus, LogLevelBody, LogStreamBody, PriorityBody, ReplayRate, RetryStrategy,
+    ScheduleType, Seconds, Span, WorkerState,
 };
 use punctual_core::gates::Gate;
-use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, OperationId, SessionId};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Origin;
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
@@ -299,6 +299,12 @@ pub fn list(items: Schema) -> Schema {
     Schema::of("array").with("items", items.value())
 }
 
+/// One name, or a list of names.
+pub fn names(count: usize) -> Schema {
+    let (one, all) = (name().value(), up_to(count, list(name().about("One of them."))).value());
+    Schema::default().with("anyOf", Value::from(vec![one, all]))
+}
+
 pub fn up_to(count: usize, list: Schema) -> Schema {
     list.with("maxItems", count)
 }
@@ -336,6 +342,7 @@ wire_types! {
     ExecutionStatus: the("ExecutionStatus"),
     Gate: words::<Gate>(),
     LogStreamBody: the("LogStream"),
+    LogLevelBody: the("LogLevel"),
     Origin: words::<Origin>(),
     OutcomeWord: words::<OutcomeWord>(),
     PriorityBody: the("Priority"),
@@ -359,6 +366,7 @@ wire_types! {
     Span: the("Duration"),
     Seconds: number(0.0..=limits::TIMEOUT_MAX.as_secs_f64()),
     JobId: the("JobId"),
+    OperationId: the("OperationId"),
     OccurrenceId: the("OccurrenceId"),
     ExecutionId: the("ExecutionId"),
     JobStatus: the("JobStatus"),

@@ -3,11 +3,13 @@
 use punctual_core::causes::in_full;
 use punctual_core::documents::DocumentProblem;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::log_level::LogLevel;
 use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Percent, Progress};
 use punctual_core::ports::{
     Assignment, ExecutionContext, Executor, LogSink, LogStream, NoteError, NoteSink, Outcome, Stop,
     StopSignal, Task,
 };
+use punctual_core::retry::ChosenTime;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,6 +75,11 @@ impl Context {
     /// Adds a line to the log of this run. Waits while too many lines are in flight.
     pub async fn log(&self, message: impl Into<String>) {
         self.logs.append(LogStream::Log, message.into()).await;
+    }
+
+    /// Adds a line with a level, such as [`LogLevel::Error`].
+    pub async fn log_at(&self, level: LogLevel, message: impl AsRef<str>) {
+        self.logs.append(LogStream::Log, format!("{}{}", level.prefix(), message.as_ref())).await;
     }
 
     /// The checkpoint that an earlier attempt saved, if any: where to continue.
@@ -157,17 +164,43 @@ impl Cancellation {
 pub struct HandlerError {
     message: String,
     is_retryable: bool,
+    retry_at: Option<ChosenTime>,
+    is_snooze: bool,
 }
 
 impl HandlerError {
     /// A failure that another attempt may fix.
     pub fn new(message: impl Into<String>) -> Self {
-        HandlerError { message: message.into(), is_retryable: true }
+        HandlerError { message: message.into(), is_retryable: true, retry_at: None, is_snooze: false }
     }
 
     /// A failure that no attempt can fix: the job fails at once.
     pub fn permanent(message: impl Into<String>) -> Self {
-        HandlerError { message: message.into(), is_retryable: false }
+        HandlerError { is_retryable: false, ..HandlerError::new(message) }
+    }
+
+    /// Not a failure: the run should come again after this time. It uses up no retry. An occurrence may be snoozed
+    /// 100 times, for at most 366 days each.
+    pub fn snooze(delay: Duration) -> Self {
+        let retry_at = Some(ChosenTime::After(delay));
+        HandlerError { retry_at, is_snooze: true, ..HandlerError::new("snoozed") }
+    }
+
+    /// The same failure, retried after this time instead of the delay of the job's retry policy.
+    pub fn retry_after(self, delay: Duration) -> Self {
+        HandlerError { retry_at: Some(ChosenTime::After(delay)), ..self }
+    }
+
+    /// The same failure, retried at this time.
+    pub fn retry_at(self, at: Timestamp) -> Self {
+        HandlerError { retry_at: Some(ChosenTime::At(at)), ..self }
+    }
+
+    fn into_outcome(self) -> Outcome {
+        match (self.is_snooze, self.retry_at) {
+            (true, Some(until)) => Outcome::Snoozed { until },
+            (_, retry_at) => Outcome::Failed { error: self.message, retryable: self.is_retryable, retry_at },
+        }
     }
 }
 
@@ -214,9 +247,7 @@ where
             let context = Context { assignment, deadline, logs, notes, stop, cancellation };
             match function(context, payload).await {
                 Ok(result) => succeeded(&result),
-                Err(HandlerError { message, is_retryable }) => {
-                    Outcome::Failed { error: message, retryable: is_retryable }
-                }
+                Err(error) => error.into_outcome(),
             }
         })
     }
@@ -263,7 +294,7 @@ fn succeeded(result: &impl Serialize) -> Outcome {
 }
 
 fn failed(error: String) -> Outcome {
-    Outcome::Failed { error, retryable: false }
+    Outcome::failed_for_good(error)
 }
 
 #[cfg(test)]
@@ -333,6 +364,7 @@ mod tests {
                 available_at: Timestamp::EPOCH,
                 rank: 0,
                 checkpoint: None,
+                result_overflow: Default::default(),
             },
             deadline: Timestamp::from_micros(1_000_000),
             logs: Arc::new(Nowhere),
@@ -366,10 +398,20 @@ mod tests {
     #[tokio::test]
     async fn errors_are_retried_unless_they_are_permanent() {
         let io = run("1", |_| -> Result<(), _> { Err(std::io::Error::other("gone"))? }).await;
-        assert_eq!(io, Outcome::Failed { error: "gone".to_owned(), retryable: true });
+        assert_eq!(io, Outcome::failed("gone".to_owned()));
         let permanent =
             run("1", |_| -> Result<(), _> { Err(HandlerError::permanent("no such image")) }).await;
-        assert_eq!(permanent, Outcome::Failed { error: "no such image".to_owned(), retryable: false });
+        assert_eq!(permanent, Outcome::failed_for_good("no such image".to_owned()));
+        const DELAY: Duration = Duration::from_secs(600);
+        let until = ChosenTime::After(DELAY);
+        let later =
+            run("1", |_| -> Result<(), _> { Err(HandlerError::new("busy").retry_after(DELAY)) }).await;
+        assert_eq!(
+            later,
+            Outcome::Failed { error: "busy".to_owned(), retryable: true, retry_at: Some(until) }
+        );
+        let snoozed = run("1", |_| -> Result<(), _> { Err(HandlerError::snooze(DELAY)) });
+        assert_eq!(snoozed.await, Outcome::Snoozed { until });
     }
 
     #[tokio::test]

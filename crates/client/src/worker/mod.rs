@@ -27,6 +27,7 @@ mod handler;
 
 pub use handler::{Cancellation, CheckpointError, Context, HandlerError};
 pub use punctual_core::health::{FreeMin, HealthLimits};
+pub use punctual_core::log_level::LogLevel;
 
 use crate::client::{Client, ClientError};
 use crate::host;
@@ -37,6 +38,8 @@ use punctual_core::ports::{Executor, Host};
 use punctual_worker::WorkerConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::pin;
@@ -59,6 +62,7 @@ pub struct Worker {
     client: Client,
     config: WorkerConfig,
     handlers: Vec<Arc<dyn Executor>>,
+    schemas: BTreeMap<String, Value>,
 }
 
 impl Worker {
@@ -72,7 +76,10 @@ impl Worker {
             prefetch: 0,
             ..WorkerConfig::default()
         };
-        WorkerBuilder { worker: Worker { client, config, handlers: Vec::new() }, stop_grace: Duration::ZERO }
+        WorkerBuilder {
+            worker: Worker { client, config, handlers: Vec::new(), schemas: BTreeMap::new() },
+            stop_grace: Duration::ZERO,
+        }
     }
 
     /// Works until the server rejects it or an operator drains it. Retries while the server is unreachable.
@@ -107,7 +114,7 @@ impl Worker {
         drain: Arc<watch::Sender<bool>>,
         refusal: Arc<Mutex<Option<ClientError>>>,
     ) -> punctual_worker::Worker {
-        let port = RemotePort::new(self.client).when_refused(move |error| {
+        let port = RemotePort::new(self.client).with_schemas(self.schemas).when_refused(move |error| {
             *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             drain.send_replace(true);
         });
@@ -183,6 +190,13 @@ impl WorkerBuilder {
         Running: Future<Output = Result<R, HandlerError>> + Send + 'static,
     {
         self.worker.handlers.push(Arc::new(Typed::new(job_type.into(), handler)));
+        self
+    }
+
+    /// Registers a JSON Schema for the payloads of a job type: the server rejects jobs that do not match it when they
+    /// are submitted. A schema that was set with `punctual type set` stays.
+    pub fn schema(mut self, job_type: impl Into<String>, schema: Value) -> Self {
+        self.worker.schemas.insert(job_type.into(), schema);
         self
     }
 

@@ -6,7 +6,7 @@
 
 use super::wire::{self, EtcdTransaction, TransactionResult};
 use crate::open::CoordinationOpenError;
-use crate::options::{ClientCertificate, EtcdOptions, Login, Tls, advice, listed};
+use crate::options::{EtcdOptions, SETTING};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -18,6 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use punctual_core::causes::in_full;
 use punctual_core::limits::COORDINATION_ANSWER_BYTES_MAX;
 use punctual_core::ports::CoordinationError;
+use punctual_core::service_url::{ClientCertificate, Login, Tls, advice, listed};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -241,7 +242,7 @@ impl Gateway {
         match refusal {
             EtcdRefusal::Away(reasons) => CoordinationError::Unavailable(format!(
                 "etcd cannot be reached ({reasons}): {}",
-                advice(&reasons)
+                advice(&reasons, SETTING)
             )),
             EtcdRefusal::Denied(said) => CoordinationError::Broken(format!(
                 "etcd at {address} denies access: {said}; check user and password (coordination.url, \

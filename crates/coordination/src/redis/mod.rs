@@ -12,12 +12,13 @@ mod scripts;
 use crate::entered::{Entered, check_card};
 use crate::malformed::{LEFT, Odd, PassedOver};
 use crate::open::CoordinationOpenError;
-use crate::options::{ClientCertificate, HostAndPort, RedisOptions, Tls, advice, listed};
+use crate::options::{RedisOptions, SETTING};
 use async_trait::async_trait;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
     Standing, Take,
 };
+use punctual_core::service_url::{ClientCertificate, HostAndPort, Tls, advice, listed};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, FromRedisValue,
@@ -191,7 +192,7 @@ impl RedisCoordination {
                 let why = error.to_string();
                 CoordinationError::Unavailable(format!(
                     "Redis at {address} cannot be reached: {why}; {}",
-                    advice(&why)
+                    advice(&why, SETTING)
                 ))
             }
             _ if error.kind() == ErrorKind::Parse => CoordinationError::Broken(format!(

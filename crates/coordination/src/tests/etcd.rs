@@ -2,7 +2,8 @@
 
 use super::server::adapter;
 use super::services::ETCD;
-use crate::{CoordinationOptions, EtcdCoordination, EtcdOptions, Login, Secret};
+use crate::{CoordinationOptions, EtcdCoordination, EtcdOptions};
+use punctual_core::service_url::{Login, Secret};
 
 fn given() -> EtcdOptions {
     match ETCD.options() {

@@ -4,8 +4,9 @@ use super::server::adapter;
 use super::services::REDIS;
 use super::strange::redis::run;
 use crate::conformance::names;
-use crate::{CoordinationOptions, Login, RedisOptions, Secret};
+use crate::{CoordinationOptions, RedisOptions};
 use punctual_core::ports::{CoordinationError, Standing, Take};
+use punctual_core::service_url::{Login, Secret};
 
 fn given() -> RedisOptions {
     match REDIS.options() {

@@ -1,8 +1,9 @@
 //! Tests that only apply to ZooKeeper.
 
 use super::services::ZOOKEEPER;
-use crate::{CoordinationOptions, Login, Secret, ZooKeeperCoordination, ZooKeeperOptions};
+use crate::{CoordinationOptions, ZooKeeperCoordination, ZooKeeperOptions};
 use punctual_core::ports::{Coordination, CoordinationError, Joining, LeaseName, MemberId, Standing, Take};
+use punctual_core::service_url::{Login, Secret};
 use std::time::Duration;
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod wire;
 
 use crate::entered::{Entered, check_card};
 use crate::malformed::{FREED, LEFT, Odd, PassedOver};
-use crate::options::{ZooKeeperOptions, listed};
+use crate::options::ZooKeeperOptions;
 use async_trait::async_trait;
 pub use client::{Ensemble, Error, NodeKind, ZooKeeperClient};
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
     Standing, Take,
 };
+use punctual_core::service_url::listed;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

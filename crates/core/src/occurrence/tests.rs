@@ -9,6 +9,7 @@ use crate::schedule::{OverlapPolicy, Recurring};
 const HOLDER: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
+const SNOOZE: Duration = Duration::from_secs(70);
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(1_763_195_400_000_000 + seconds * 1_000_000)
@@ -50,7 +51,9 @@ fn recurring(max_retries: u32) -> Settings {
 
 fn end(ending: Ending) -> ReportedEnd {
     let error = (ending == Ending::Failed).then(|| "out of paper".to_owned());
-    ReportedEnd { ending, retryable: true, started_at: Some(at(1)), completed_at: at(9), error, result: None }
+    let next_at = (ending == Ending::Snoozed).then_some(ChosenTime::After(SNOOZE));
+    let (started_at, completed_at) = (Some(at(1)), at(9));
+    ReportedEnd { ending, retryable: true, next_at, started_at, completed_at, error, result: None }
 }
 
 fn next(settled: Settled) -> Live {
@@ -175,6 +178,42 @@ fn a_failure_waits_out_its_backoff_behind_the_time_gate() {
         assert_eq!((retry.attempt, retry.charged, retry.epoch), (2, 1, Epoch(1)));
         assert_eq!(retry.available_at, at(10).plus(RETRY_DELAY));
     }
+}
+
+#[test]
+fn a_handler_may_choose_the_time_of_its_retry() {
+    let settings = one_shot(3);
+    let told = ReportedEnd { next_at: Some(ChosenTime::At(at(900))), ..end(Ending::Failed) };
+    let retry = next(running().settled(told, terms(&settings), at(10)).unwrap());
+    assert_eq!((retry.attempt, retry.charged, retry.available_at), (2, 1, at(900)));
+    assert!(retry.is_closed_by(Gate::Time) && retry.input.as_ref().is_some_and(|input| input.chosen));
+
+    let again = Live { state: running().state, ..retry };
+    let later = next(again.settled(end(Ending::Failed), terms(&settings), at(910)).unwrap());
+    assert_eq!(
+        (later.available_at, later.input),
+        (at(910).plus(RETRY_DELAY), None),
+        "the policy decides again"
+    );
+}
+
+#[test]
+fn a_snooze_is_no_failure_until_there_were_too_many() {
+    let settings = Settings { fail_on: vec!["".to_owned()], ..one_shot(0) };
+    let mut live = running();
+    for count in 1..=limits::SNOOZES_MAX {
+        let settled = live.settled(end(Ending::Snoozed), terms(&settings), at(10)).unwrap();
+        assert_eq!((settled.finished.status, &settled.finished.error), (Status::Snoozed, &None));
+        let later = next(settled);
+        assert_eq!((later.attempt, later.charged, later.available_at), (count + 1, 0, at(10).plus(SNOOZE)));
+        assert_eq!(later.input.as_ref().map(|input| (input.snoozes, input.chosen)), Some((count, true)));
+        assert!(later.is_closed_by(Gate::Time));
+        live = Live { state: running().state, ..later };
+    }
+    let settled = live.settled(end(Ending::Snoozed), terms(&settings), at(10)).unwrap();
+    assert_eq!(settled.finished.error.as_deref(), Some("the handler asked for more than 100 snoozes"));
+    assert!(matches!(settled.next, Next::Closed { dead_letter: true, .. }), "it is charged: {settled:?}");
+    assert_eq!(RunInput::redriven(live.input.as_ref()), None, "a redriven one may snooze again");
 }
 
 #[test]

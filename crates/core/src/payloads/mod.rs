@@ -10,6 +10,11 @@ pub mod web_call;
 use crate::job::InvalidField;
 use crate::secrets::{SecretReference, references, with_values};
 
+/// Whether the payloads of this type are checked by rules of its own.
+pub fn is_built_in(job_type: &str) -> bool {
+    matches!(job_type, "process" | "shell" | "http")
+}
+
 /// What is wrong with the payload of a job of this type, as far as that is known before it runs. The payloads of
 /// other types belong to their handlers.
 pub fn payload_problem(job_type: &str, payload: &str) -> Option<InvalidField> {

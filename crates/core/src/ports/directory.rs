@@ -1,13 +1,15 @@
-//! The directory: tokens and users, and what each of them may do; and secrets, with encrypted values.
+//! The directory: tokens and users, and what each of them may do; secrets, with encrypted values; and small documents
+//! that users and the cluster keep beside jobs.
 
 use crate::access::{Grant, GrantTerms, Role};
 use crate::ports::{AuditEntry, Page, SealedValue, StoreError};
 use crate::secrets::SecretRule;
 use crate::time::Timestamp;
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The tokens, users and secrets of a store. These tables are small and change rarely.
+/// The tokens, users, secrets and documents of a store. These tables are small and change rarely.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Applies a change, and stores its audit entry in the same transaction if the change takes effect. It can be
@@ -35,13 +37,21 @@ pub trait Directory: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<StoredSecret, String>, StoreError>;
+    async fn document(&self, kind: DocumentKind, name: &str) -> Result<Option<StoredDocument>, StoreError>;
+    /// All documents of a kind, in the byte order of their names.
+    async fn documents(
+        &self,
+        kind: DocumentKind,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<StoredDocument, String>, StoreError>;
     /// Stores a token without an entry, in place of one with the same id.
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {
         self.change_directory(DirectoryChange::PutToken(token), None).await.map(drop)
     }
 }
 
-/// A change of tokens, users or secrets.
+/// A change of tokens, users, secrets or documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "changes are rare, and each exists only while it is applied")]
 pub enum DirectoryChange {
@@ -76,6 +86,84 @@ pub enum DirectoryChange {
     },
     /// Removes a secret if the stored one still is this one, by the same comparison.
     RemoveSecret(StoredSecret),
+    /// Changes documents, all or none. No two changes may concern the same document.
+    Documents(Vec<DocumentChange>),
+}
+
+/// A change of one document, by compare-and-swap on its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentChange {
+    /// Stores a document unless one of its kind has its name.
+    Add(StoredDocument),
+    /// Stores a changed document if the stored one has the version before.
+    Replace(StoredDocument),
+    /// Removes a document if it has this version.
+    Remove { kind: DocumentKind, name: String, version: u64 },
+}
+
+impl DocumentChange {
+    /// The document that it concerns.
+    pub fn key(&self) -> (DocumentKind, &str) {
+        match self {
+            DocumentChange::Add(document) | DocumentChange::Replace(document) => {
+                (document.kind, &document.name)
+            }
+            DocumentChange::Remove { kind, name, .. } => (*kind, name),
+        }
+    }
+
+    /// Whether the change can be made, given the stored document.
+    pub fn step(&self, stored: Option<&StoredDocument>) -> DocumentStep {
+        use DirectoryOutcome::{Changed, NotThere, Taken};
+        match (self, stored) {
+            (DocumentChange::Add(_), None) => DocumentStep::Ready,
+            (DocumentChange::Add(new) | DocumentChange::Replace(new), Some(stored)) if new == stored => {
+                DocumentStep::Made
+            }
+            (DocumentChange::Add(_), Some(_)) => DocumentStep::Refused(Taken),
+            (DocumentChange::Replace(_), None) => DocumentStep::Refused(NotThere),
+            (DocumentChange::Replace(new), Some(stored)) if stored.version + 1 == new.version => {
+                DocumentStep::Ready
+            }
+            (DocumentChange::Remove { version, .. }, Some(stored)) if stored.version == *version => {
+                DocumentStep::Ready
+            }
+            (DocumentChange::Remove { .. }, None) => DocumentStep::Removed,
+            (DocumentChange::Replace(_) | DocumentChange::Remove { .. }, Some(_)) => {
+                DocumentStep::Refused(Changed)
+            }
+        }
+    }
+}
+
+/// Whether a change of a document can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentStep {
+    Ready,
+    /// The document is as the change would leave it.
+    Made,
+    /// There is nothing to remove.
+    Removed,
+    Refused(DirectoryOutcome),
+}
+
+impl DocumentStep {
+    /// What becomes of a list of changes with these steps: `None` if all of them are to be made. A caller that got no
+    /// reply repeats its call, and is told that it is done.
+    pub fn outcome(steps: &[DocumentStep]) -> Option<DirectoryOutcome> {
+        let refused = steps.iter().find_map(|step| match step {
+            DocumentStep::Refused(outcome) => Some(outcome.clone()),
+            _ => None,
+        });
+        if refused.is_some() || steps.iter().all(|step| *step == DocumentStep::Ready) {
+            return refused;
+        }
+        if !steps.contains(&DocumentStep::Ready) && steps.contains(&DocumentStep::Made) {
+            return Some(DirectoryOutcome::Done);
+        }
+        let is_removed = steps.contains(&DocumentStep::Removed);
+        Some(if is_removed { DirectoryOutcome::NotThere } else { DirectoryOutcome::Changed })
+    }
 }
 
 /// What became of a change.
@@ -84,7 +172,7 @@ pub enum DirectoryOutcome {
     Done,
     /// Another token has the id.
     Exists(Box<Token>),
-    /// Another user has the email address or the id, or another secret the name.
+    /// Another user has the email address or the id, or another secret or document the name.
     Taken,
     NotThere,
     /// What is stored is not as expected.
@@ -221,4 +309,98 @@ impl StoredSecret {
     pub fn own_binding(&self) -> Vec<u8> {
         StoredSecret::bound_to(&self.name, self.version, &self.about.rule)
     }
+}
+
+/// What a document is about. Documents are stored under the word of their kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DocumentKind {
+    /// The state of an alert that history cannot show.
+    Alert,
+    Calendar,
+    /// Where notifications are sent.
+    Channel,
+    ClusterPause,
+    /// How far a loop has read.
+    Cursor,
+    /// A notification to send, or one that was sent.
+    Delivery,
+    JobType,
+    NotificationRule,
+    /// An action on many jobs.
+    Operation,
+    /// Figures of one minute.
+    Series,
+    Silence,
+    /// A list with its filters, as a user has saved it.
+    View,
+}
+
+impl DocumentKind {
+    pub const ALL: [DocumentKind; 12] = [
+        DocumentKind::Alert,
+        DocumentKind::Calendar,
+        DocumentKind::Channel,
+        DocumentKind::ClusterPause,
+        DocumentKind::Cursor,
+        DocumentKind::Delivery,
+        DocumentKind::JobType,
+        DocumentKind::NotificationRule,
+        DocumentKind::Operation,
+        DocumentKind::Series,
+        DocumentKind::Silence,
+        DocumentKind::View,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            DocumentKind::Alert => "alert",
+            DocumentKind::Calendar => "calendar",
+            DocumentKind::Channel => "channel",
+            DocumentKind::ClusterPause => "cluster-pause",
+            DocumentKind::Cursor => "cursor",
+            DocumentKind::Delivery => "delivery",
+            DocumentKind::JobType => "job-type",
+            DocumentKind::NotificationRule => "notification-rule",
+            DocumentKind::Operation => "operation",
+            DocumentKind::Series => "series",
+            DocumentKind::Silence => "silence",
+            DocumentKind::View => "view",
+        }
+    }
+}
+
+/// A JSON document of a user or of the cluster, found by its kind and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDocument {
+    pub kind: DocumentKind,
+    /// At most [`crate::limits::DOCUMENT_NAME_BYTES_MAX`].
+    pub name: String,
+    /// Counts the times that it was written, from 1.
+    pub version: u64,
+    /// At most [`crate::limits::DOCUMENT_BYTES_MAX`].
+    pub body: String,
+}
+
+impl StoredDocument {
+    /// The first version of a document.
+    pub fn new(kind: DocumentKind, name: impl Into<String>, body: &impl Serialize) -> Self {
+        StoredDocument { kind, name: name.into(), version: 1, body: to_json(body) }
+    }
+
+    /// The next version of this document.
+    #[must_use]
+    pub fn changed(&self, body: &impl Serialize) -> Self {
+        StoredDocument { version: self.version + 1, body: to_json(body), ..self.clone() }
+    }
+
+    /// Reads its body. A body that does not fit is a damaged row, or one of a later release.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
+        serde_json::from_str(&self.body).map_err(|error| {
+            StoreError::Broken(format!("the {} {:?} cannot be read: {error}", self.kind.word(), self.name))
+        })
+    }
+}
+
+fn to_json(body: &impl Serialize) -> String {
+    serde_json::to_string(body).expect("documents have keys that are texts")
 }

@@ -4,6 +4,8 @@ use crate::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use crate::lifecycle::Status;
 use crate::occurrence::{Finished, Live};
 use crate::ports::Lane;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutionView {
@@ -36,6 +38,30 @@ pub struct FinishedEvent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedPage {
     pub items: Vec<FinishedEvent>,
+    /// The last position that was read: where to continue.
+    pub looked_to: u64,
+    /// Whether there may be more now.
+    pub more: bool,
+}
+
+/// What a finished execution adds to roll-ups. Small, unlike [`FinishedEvent`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunTimes {
+    pub owner: String,
+    pub job_name: String,
+    pub lane: Lane,
+    pub status: Status,
+    pub attempt: u32,
+    pub scheduled_time: Timestamp,
+    pub available_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Timestamp,
+}
+
+/// The same for executions that finished after a position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunTimesPage {
+    pub items: Vec<RunTimes>,
     /// The last position that was read: where to continue.
     pub looked_to: u64,
     /// Whether there may be more now.
@@ -105,7 +131,7 @@ pub struct ListedExecution {
 }
 
 /// Where a listing of running executions continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningPlace {
     pub session: SessionId,
     pub occurrence: OccurrenceId,

@@ -6,6 +6,7 @@ use crate::limits;
 use crate::notes::{Checkpoint, Progress};
 use crate::occurrence::ReportedEnd;
 use crate::ports::{Assignment, LogStream, Task};
+use crate::retry::ChosenTime;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -99,6 +100,12 @@ pub enum Outcome {
     Failed {
         error: String,
         retryable: bool,
+        /// When to try again; the retry policy decides if there is none.
+        retry_at: Option<ChosenTime>,
+    },
+    /// It wants to run again later. This is no failure and uses up no retry.
+    Snoozed {
+        until: ChosenTime,
     },
     TimedOut,
     Cancelled,
@@ -110,15 +117,27 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// A failure that another attempt may fix.
+    pub fn failed(error: String) -> Self {
+        Outcome::Failed { error, retryable: true, retry_at: None }
+    }
+
+    /// A failure that no attempt can fix.
+    pub fn failed_for_good(error: String) -> Self {
+        Outcome::Failed { error, retryable: false, retry_at: None }
+    }
+
     /// Applies the limits: a result that is too large or nested too deep fails the attempt without retry, an
     /// error message that is too long is truncated.
     pub fn within_limits(self) -> Self {
         match self {
             Outcome::Succeeded { result: Some(result) } => match result_problem(&result) {
-                Some(error) => Outcome::Failed { error, retryable: false },
+                Some(error) => Outcome::failed_for_good(error),
                 None => Outcome::Succeeded { result: Some(result) },
             },
-            Outcome::Failed { error, retryable } => Outcome::Failed { error: cut(error), retryable },
+            Outcome::Failed { error, retryable, retry_at } => {
+                Outcome::Failed { error: cut(error), retryable, retry_at }
+            }
             Outcome::Interrupted { error } => Outcome::Interrupted { error: cut(error) },
             outcome => outcome,
         }
@@ -126,16 +145,22 @@ impl Outcome {
 
     /// The end of the run with this outcome.
     pub fn into_end(self, started_at: Timestamp, completed_at: Timestamp) -> ReportedEnd {
+        let next_at = match &self {
+            Outcome::Failed { retry_at, .. } => *retry_at,
+            Outcome::Snoozed { until } => Some(*until),
+            _ => None,
+        };
         let (ending, retryable, error, result) = match self {
             Outcome::Succeeded { result } => (Ending::Succeeded, false, None, result),
-            Outcome::Failed { error, retryable } => (Ending::Failed, retryable, Some(error), None),
+            Outcome::Failed { error, retryable, .. } => (Ending::Failed, retryable, Some(error), None),
+            Outcome::Snoozed { .. } => (Ending::Snoozed, true, None, None),
             Outcome::TimedOut => {
                 (Ending::TimedOut, true, Some("the attempt ran out of time".to_owned()), None)
             }
             Outcome::Cancelled => (Ending::Cancelled, false, None, None),
             Outcome::Interrupted { error } => (Ending::Lost, true, Some(error), None),
         };
-        ReportedEnd { ending, retryable, started_at: Some(started_at), completed_at, error, result }
+        ReportedEnd { ending, retryable, next_at, started_at: Some(started_at), completed_at, error, result }
     }
 }
 
@@ -163,9 +188,9 @@ mod tests {
         let nested = |depth: usize| Some(format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
         let too_deep = Outcome::Succeeded { result: nested(30_000) }.within_limits();
         let error = "the result nests arrays and objects more than 100 deep".to_owned();
-        assert_eq!(too_deep, Outcome::Failed { error, retryable: false });
-        let failed = |error: String| match (Outcome::Failed { error, retryable: true }).within_limits() {
-            Outcome::Failed { error, retryable: true } => error,
+        assert_eq!(too_deep, Outcome::failed_for_good(error));
+        let failed = |error: String| match Outcome::failed(error).within_limits() {
+            Outcome::Failed { error, retryable: true, .. } => error,
             other => panic!("{other:?}"),
         };
         assert_eq!(failed("short".to_owned()), "short");

@@ -2,6 +2,7 @@
 //! adapters.
 
 mod audit;
+mod broker_messages;
 mod cipher;
 mod coordination;
 mod denial;
@@ -14,12 +15,13 @@ mod logs;
 mod machine;
 mod maintenance;
 mod membership_table;
+mod notifier;
 mod page;
 mod queues;
+mod ready_queue;
 mod store;
 mod verbs;
 mod wait_lists;
-mod wakes;
 mod worker;
 mod write;
 
@@ -27,16 +29,17 @@ pub use audit::{
     AuditEntry, AuditId, AuditLog, AuditQuery, AuditRow, AuditedItems, BrokenChain, ChainCheck, ChainEnds,
     ChainPart, OUTCOME_OK, OUTCOME_REFUSED, Seal,
 };
+pub use broker_messages::{BrokerError, EventSink, IncomingMessage, MessageSource, OutgoingEvent};
 pub use cipher::{CipherError, SealedValue, SecretCipher};
 pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
-    Directory, DirectoryChange, DirectoryOutcome, ParentToken, ReplacedSecret, SecretAbout, StoredSecret,
-    Token, TokenAbout, User, UserAbout,
+    Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentStep, ParentToken,
+    ReplacedSecret, SecretAbout, StoredDocument, StoredSecret, Token, TokenAbout, User, UserAbout,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,
-    ListedExecution, OpenExecution, RunningPlace,
+    ListedExecution, OpenExecution, RunTimes, RunTimesPage, RunningPlace,
 };
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
 pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
@@ -48,11 +51,12 @@ pub use membership_table::{
     Entries, LeaseRow, MalformedRow, MemberPulse, MemberRow, MembershipTable, MembershipTableName, Released,
     Taken, release_rows, take_rows,
 };
+pub use notifier::{Notifier, SendError};
 pub use page::Page;
 pub use queues::{PausedQueue, Pausing, QueueRow};
+pub use ready_queue::{ReadyHint, ReadyQueue, ReadyQueueError, ReadyQueueFigures};
 pub use store::*;
 pub use verbs::*;
 pub use wait_lists::Admitted;
-pub use wakes::{Heard, Wakes};
 pub use worker::*;
 pub use write::{Write, WriteReply};

@@ -10,26 +10,30 @@
 //! be repeated safely, because it names the state that it expects; only a trigger adds an occurrence each
 //! time.
 
+use crate::calendar::Calendars;
+use crate::gates::Gate;
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
 use crate::limiter::{LimiterId, LimiterUse, WaitList};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
-use crate::occurrence::{Finished, Live, Origin};
+use crate::occurrence::{Finished, Live, Origin, RunInput};
 use crate::ports::{
     Admitted, AuditLog, Beat, BeatOutcome, CancelOutcome, Claim, ClaimOutcome, CommitEffects, Control,
     ControlOutcome, Denial, Depth, Directory, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
     FinishedPage, FireOutcome, FireRequest, HistorySpan, Horizon, JobCounts, JobOwner, LeaseRef,
     ListedExecution, LogLine, LookOutcome, LookRequest, NewJob, NewRequest, NotedClock, OpenExecution, Page,
     PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved,
-    Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures,
-    StoreHealth, StoredAnswer, SubmitOutcome, WorkerAbout, Write, WriteReply,
+    Resync, ResyncOutcome, Retained, Retired, Retirement, RunTimesPage, RunningPlace, SessionOpening,
+    StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, WorkerAbout, Write, WriteReply,
 };
-use crate::queue::QueueSettings;
+use crate::queue::{QueueChange, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use crate::time::Timestamp;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Sends a write and unpacks the reply. A reply of another kind is a bug in the store.
 macro_rules! written {
@@ -60,7 +64,16 @@ pub trait Store: Directory + AuditLog {
     async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
     -> Result<Vec<Due>, StoreError>;
     async fn fire(&self, now: Timestamp, fires: Vec<FireRequest>) -> Result<Vec<FireOutcome>, StoreError> {
-        written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
+        self.fire_under(now, fires, Arc::default()).await
+    }
+    /// The same for schedules that name calendars.
+    async fn fire_under(
+        &self,
+        now: Timestamp,
+        fires: Vec<FireRequest>,
+        calendars: Arc<Calendars>,
+    ) -> Result<Vec<FireOutcome>, StoreError> {
+        written!(self, Write::Fire { now, fires, calendars }, WriteReply::Fired(outcomes) => outcomes)
     }
     /// Opens the time gates of waiting attempts and ends expired ones.
     async fn look(&self, now: Timestamp, looks: Vec<LookRequest>) -> Result<Vec<LookOutcome>, StoreError> {
@@ -181,7 +194,8 @@ pub trait Store: Directory + AuditLog {
     /// Stores the settings of a queue. If its limits become tighter, [`Self::admit`] re-admits its queued
     /// executions.
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
-        written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
+        let change = QueueChange::Replace(settings);
+        written!(self, Write::SetQueue { queue, change }, WriteReply::QueueSet => ())
     }
     /// Admits executions from the front of these wait lists as far as there is room, up to `limit` of each.
     /// If the limits of a queue have become tighter, a call for the queue's own list re-admits up to `limit`
@@ -229,6 +243,9 @@ pub trait Store: Directory + AuditLog {
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError>;
     /// Executions that finished after a position in history, in commit order.
     async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError>;
+    /// What executions that finished after a position add to roll-ups, in commit order. Those of purged jobs are
+    /// left out.
+    async fn run_times_after(&self, after: u64, limit: usize) -> Result<RunTimesPage, StoreError>;
     /// The positions between which history can be followed.
     async fn history_span(&self) -> Result<HistorySpan, StoreError>;
     /// The current state of these occurrences, without those that are not open.
@@ -263,7 +280,7 @@ pub trait Store: Directory + AuditLog {
     ) -> Result<Page<WaitList, LimiterId>, StoreError>;
     /// The use of these limiters, in their order.
     async fn limiters(&self, lines: Vec<WaitList>) -> Result<Vec<LimiterUse>, StoreError>;
-    /// The queues that are paused.
+    /// The queues that are paused, with the reserved ones of [`crate::cluster_pause`].
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
     /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is
     /// not queued.
@@ -367,9 +384,22 @@ pub struct JobView {
 /// Open occurrences that a [`JobView`] shows.
 pub const OPEN_IN_VIEW_MAX: usize = 10;
 
+/// Gates whose opening time is unknown.
+const UNTIMED: [Gate; 3] = [Gate::Dependency, Gate::Overlap, Gate::Paused];
+
 impl JobView {
     pub fn status(&self) -> JobStatus {
         self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
+    }
+
+    /// When the next occurrence runs, if that is known: an occurrence that waits for another job, another
+    /// occurrence or a resume has no time.
+    pub fn next_run_time(&self) -> Option<Timestamp> {
+        let has_time = |live: &&Live| {
+            live.attempt == 1 && !live.is_running() && !UNTIMED.iter().any(|gate| live.is_closed_by(*gate))
+        };
+        let open = self.open.iter().filter(has_time).map(|live| live.available_at).min();
+        open.or(self.schedule.as_ref().and_then(ScheduleState::runs_at))
     }
 
     /// Whether its latest finished execution failed. A recurring job is active nevertheless.
@@ -379,7 +409,8 @@ impl JobView {
 }
 
 /// Filter for a list of jobs, latest first.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JobQuery {
     pub before: Option<JobId>,
     pub limit: usize,
@@ -397,7 +428,8 @@ pub struct JobQuery {
 }
 
 /// The kind of a job's schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
     Immediate,
     OneTime,
@@ -422,10 +454,12 @@ pub struct DeadLetter {
     pub error: Option<String>,
     /// Whether the occurrence has notes for another attempt.
     pub noted: bool,
+    pub input: Option<Arc<RunInput>>,
 }
 
 /// Filter for a list of dead letters, latest first.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeadLetterQuery {
     pub before: Option<u64>,
     pub limit: usize,

@@ -135,6 +135,8 @@ pub enum FireOutcome {
     Conflict,
     /// It is not due yet at the given time.
     NotDue,
+    /// Its schedule names a calendar about which the caller has said nothing. Nothing was changed.
+    UnknownCalendar(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

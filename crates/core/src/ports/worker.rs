@@ -8,6 +8,7 @@
 
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
+use crate::job::ResultOverflow;
 use crate::notes::{Checkpoint, Note, NoteAnswer};
 use crate::occurrence::ReportedEnd;
 use crate::ports::{Lane, LogLine};
@@ -143,6 +144,7 @@ pub struct Assignment {
     pub rank: i64,
     /// The checkpoint of an earlier attempt of the occurrence.
     pub checkpoint: Option<Checkpoint>,
+    pub result_overflow: ResultOverflow,
 }
 
 impl Assignment {

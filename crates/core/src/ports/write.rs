@@ -1,5 +1,6 @@
 //! The write verbs as values, so that many of them can share one transaction and a store forwards them once.
 
+use crate::calendar::Calendars;
 use crate::ids::{ExecutionId, OccurrenceId, SessionId};
 use crate::limiter::WaitList;
 use crate::notes::{Note, NoteAnswer};
@@ -9,9 +10,10 @@ use crate::ports::{
     NewRequest, Pausing, Recovered, Report, ReportAnswer, ReportOutcome, RequestKey, RequestState, Resolved,
     Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
-use crate::queue::QueueSettings;
+use crate::queue::QueueChange;
 use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use crate::time::Timestamp;
+use std::sync::Arc;
 
 /// One call of a writing verb of [`crate::ports::Store`].
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +25,8 @@ pub enum Write {
     Fire {
         now: Timestamp,
         fires: Vec<FireRequest>,
+        /// Those that schedules name.
+        calendars: Arc<Calendars>,
     },
     Look {
         now: Timestamp,
@@ -102,7 +106,7 @@ pub enum Write {
     },
     SetQueue {
         queue: String,
-        settings: QueueSettings,
+        change: QueueChange,
     },
     Admit {
         now: Timestamp,
@@ -211,7 +215,9 @@ impl Write {
         }
         match self {
             Write::Submit { now, jobs } => halved(jobs, |jobs| Write::Submit { now: *now, jobs }),
-            Write::Fire { now, fires } => halved(fires, |fires| Write::Fire { now: *now, fires }),
+            Write::Fire { now, fires, calendars } => {
+                halved(fires, |fires| Write::Fire { now: *now, fires, calendars: Arc::clone(calendars) })
+            }
             Write::Look { now, looks } => halved(looks, |looks| Write::Look { now: *now, looks }),
             Write::Claim { now, claims } => halved(claims, |claims| Write::Claim { now: *now, claims }),
             Write::Report { now, reports } => halved(reports, |reports| Write::Report { now: *now, reports }),

@@ -5,6 +5,7 @@
 
 use super::cron::CronPattern;
 use super::interval::CalendarSteps;
+use super::rrule::RulePattern;
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use std::ops::Range;
@@ -48,6 +49,7 @@ pub(super) fn date_of(day: i64) -> Date {
 pub(super) enum Pattern {
     Cron(CronPattern),
     Calendar(CalendarSteps),
+    Rule(Box<RulePattern>),
 }
 
 impl Pattern {
@@ -56,6 +58,7 @@ impl Pattern {
         match self {
             Pattern::Cron(cron) => cron.nth_in(range, index),
             Pattern::Calendar(steps) => steps.nth_in(range, index),
+            Pattern::Rule(rule) => rule.nth_in(range, index),
         }
     }
 
@@ -67,6 +70,7 @@ impl Pattern {
         match self {
             Pattern::Cron(cron) => cron.last_before(end),
             Pattern::Calendar(steps) => steps.last_before(end),
+            Pattern::Rule(rule) => rule.last_before(end),
         }
     }
 
@@ -77,6 +81,7 @@ impl Pattern {
         match self {
             Pattern::Cron(cron) => cron.count(range),
             Pattern::Calendar(steps) => steps.count(range),
+            Pattern::Rule(rule) => rule.count(range),
         }
     }
 

@@ -1,7 +1,7 @@
-//! Recurring schedules: the instants of a cron pattern or an interval in a time zone.
+//! Recurring schedules: the instants of a cron pattern, an interval or a recurrence rule in a time zone.
 //!
 //! Everything here is a pure function of its arguments: no clock, no randomness, and only the bundled zone
-//! data, so that every node computes the same result. The caller handles how many runs a job has left and
+//! data or that of the operator, so that nodes with the same data compute the same result. The caller handles how many runs a job has left and
 //! what to do about missed ones.
 //!
 //! The work is split in two. A civil pattern says which wall-clock readings a schedule contains and knows no
@@ -20,24 +20,30 @@ mod cron;
 mod dst;
 mod hash;
 mod interval;
+mod rrule;
 mod spec;
+mod union;
 mod zone;
 
 pub use cron::{CronError, CronField};
 pub use dst::{DstDefaults, DstEffect, DstGap, DstOverlap};
 pub use hash::{jitter, seed};
 pub use interval::IntervalError;
-pub use spec::{RecurrenceError, RecurrenceSpec, Rule};
-pub use zone::{UnknownZone, tzdb_version};
+pub use rrule::RruleError;
+pub use spec::{RecurrenceError, RecurrenceSpec, Rule, UnionPart};
+pub use zone::{
+    UnknownZone, Zone, ZoneDataError, ZoneFiles, bundled_tzdb_version, install_zones, tzdb_version,
+};
 
 use crate::time::Timestamp;
 use civil::{Civil, Pattern};
 use cron::{CronPattern, PatternSource};
 use dst::LocalPattern;
 use interval::{CalendarSteps, ElapsedSteps, Interval};
+use rrule::{RuleParts, RulePattern};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use zone::Zone;
+use union::RecurrenceUnion;
 
 /// Bytes of a cron pattern, an interval or the name of a zone. Longer ones are rejected.
 pub const RECURRENCE_TEXT_BYTES_MAX: usize = 512;
@@ -55,6 +61,8 @@ pub struct PreviewedFire {
     pub local: String,
     /// The effect of a clock change on it.
     pub dst: Option<DstEffect>,
+    /// The name of the schedule that it belongs to, if a job has several.
+    pub schedule: Option<String>,
 }
 
 /// A valid recurring schedule. It is stored as its [`RecurrenceSpec`], and two are equal if their specs are.
@@ -74,6 +82,7 @@ enum Timing {
         /// An occurrence in addition to those of the pattern, before all of them.
         anchor: Option<i64>,
     },
+    Union(RecurrenceUnion),
 }
 
 impl PartialEq for Recurrence {
@@ -120,6 +129,20 @@ impl Recurrence {
                 Timing::Local { pattern: Pattern::Cron(parsed), anchor: None }
             }
             Rule::Interval { every, anchor } => interval_timing(Interval::parse(every)?, *anchor, &zone),
+            Rule::Rrule { rule, anchor, last } => {
+                let written = rrule::read(rule, &zone)?;
+                if let Some(start) = written.start {
+                    *anchor = Timestamp::from_micros(start);
+                }
+                if source == PatternSource::Submitted || last.is_none() {
+                    *last = last_of(&written.parts, *anchor, &zone)?;
+                }
+                *rule = written.rule;
+                let start = whole_second(*anchor, &zone);
+                let pattern = RulePattern::new(written.parts, start, last.map(Civil));
+                Timing::Local { pattern: Pattern::Rule(Box::new(pattern)), anchor: None }
+            }
+            Rule::Union { parts } => Timing::Union(RecurrenceUnion::read(parts, source)?),
         };
         let mut recurrence = Recurrence { spec, zone, timing };
         if !recurrence.depends_on_defaults() {
@@ -145,7 +168,20 @@ impl Recurrence {
 
     /// Whether clock changes can affect it.
     pub fn follows_clocks(&self) -> bool {
-        matches!(self.timing, Timing::Local { .. }) && self.zone.changes_clocks()
+        match &self.timing {
+            Timing::Elapsed(_) => false,
+            Timing::Local { .. } => self.zone.changes_clocks(),
+            Timing::Union(parts) => parts.iter().any(Recurrence::follows_clocks),
+        }
+    }
+
+    /// The recurrences of which it is the union; empty if it is a single one.
+    pub fn parts(&self) -> impl Iterator<Item = &Recurrence> {
+        let parts = match &self.timing {
+            Timing::Union(parts) => Some(parts.iter()),
+            Timing::Elapsed(_) | Timing::Local { .. } => None,
+        };
+        parts.into_iter().flatten()
     }
 
     /// Whether its interval is elapsed time, which clock changes never affect in any zone.
@@ -194,6 +230,7 @@ impl Recurrence {
                 Some(_) => self.local(pattern).nth_in(range, index - 1),
                 None => self.local(pattern).nth_in(range, index),
             },
+            Timing::Union(parts) => parts.nth_in(range, index),
         };
         at.map(Timestamp::from_micros)
     }
@@ -212,12 +249,14 @@ impl Recurrence {
                 let anchor = anchor.filter(|anchor| range.contains(anchor));
                 self.local(pattern).last_in(range).or(anchor)
             }
+            Timing::Union(parts) => parts.last_in(range),
         };
         at.map(Timestamp::from_micros)
     }
 
     /// How many occurrences are after `after` and not after `until`. The cost grows with the clock changes
-    /// and months in between, not with the occurrences.
+    /// and months in between, not with the occurrences; only that of a union grows with those of all parts
+    /// but the most frequent one.
     pub fn count_between(&self, after: Timestamp, until: Timestamp) -> u64 {
         let range = self.instants(after, until);
         match &self.timing {
@@ -226,6 +265,7 @@ impl Recurrence {
                 let anchor = anchor.filter(|anchor| range.contains(anchor));
                 u64::from(anchor.is_some()) + self.local(pattern).count_in(range)
             }
+            Timing::Union(parts) => parts.count_in(range),
         }
     }
 
@@ -272,13 +312,18 @@ impl Recurrence {
 
     fn fire(&self, at: Timestamp) -> PreviewedFire {
         let at_us = at.as_micros();
+        if let Timing::Union(parts) = &self.timing
+            && let Some((name, part)) = parts.part_at(at)
+        {
+            return PreviewedFire { schedule: name.cloned(), ..part.fire(at) };
+        }
         let dst = match &self.timing {
             Timing::Local { pattern, anchor } if *anchor != Some(at_us) => {
                 self.local(pattern).effect_at(at_us)
             }
             _ => None,
         };
-        PreviewedFire { at, local: self.zone.local(at_us), dst }
+        PreviewedFire { at, local: self.zone.local(at_us), dst, schedule: None }
     }
 
     /// The schedule in plain English.
@@ -289,10 +334,12 @@ impl Recurrence {
                 format!("{}, counted from {}", steps.describe(), self.zone.local(steps.anchor.as_micros()))
             }
             Timing::Local { pattern: Pattern::Cron(cron), .. } => format!("{}, {zone}", cron.describe()),
+            Timing::Local { pattern: Pattern::Rule(rule), .. } => format!("{}, {zone}", rule.describe()),
             Timing::Local { pattern: Pattern::Calendar(steps), anchor } => {
                 let anchor = self.zone.local(anchor.unwrap_or_default());
                 format!("{}, counted from {anchor}, {zone}", steps.describe())
             }
+            Timing::Union(parts) => parts.describe(),
         };
         if let Some(start_at) = self.spec.start_at {
             text.push_str(&format!(", from {}", self.zone.local(start_at.as_micros())));
@@ -300,7 +347,7 @@ impl Recurrence {
         if let Some(end_at) = self.spec.end_at {
             text.push_str(&format!(", until {}", self.zone.local(end_at.as_micros())));
         }
-        if self.follows_clocks() {
+        if self.follows_clocks() && !matches!(self.timing, Timing::Union(_)) {
             text.push_str(&self.describe_dst());
         }
         text
@@ -318,6 +365,19 @@ impl Recurrence {
         };
         format!("; if the clocks skip that time, {gap}; if they repeat it, {overlap}")
     }
+}
+
+/// The local time of an anchor, in whole seconds.
+fn whole_second(anchor: Timestamp, zone: &Zone) -> Civil {
+    let anchor_us = anchor.as_micros();
+    let local = anchor_us + zone.offset_at(anchor_us);
+    Civil(local - local.rem_euclid(civil::SECOND_US))
+}
+
+/// The last local time of a rule with an end.
+fn last_of(parts: &RuleParts, anchor: Timestamp, zone: &Zone) -> Result<Option<i64>, RecurrenceError> {
+    let pattern = RulePattern::new(parts.clone(), whole_second(anchor, zone), None);
+    Ok(pattern.last_reading(|at| zone.offset_at(at))?.map(|last| last.0))
 }
 
 fn interval_timing(interval: Interval, anchor: Timestamp, zone: &Zone) -> Timing {

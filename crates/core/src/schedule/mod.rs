@@ -8,8 +8,9 @@ mod plan;
 mod replay;
 
 pub use plan::{FirePlan, Present};
-pub use replay::Replay;
+pub use replay::{BackfillTerms, Replay};
 
+use crate::calendar::{NamedCalendars, excluded_by};
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
 use crate::job::{Expiry, InvalidField, Job, Priority};
@@ -47,6 +48,9 @@ pub struct Recurring {
     pub jitter_ms: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     pub misfire: Misfire,
+    /// Occurrences that one of these calendars excludes are skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calendars: Vec<String>,
 }
 
 /// What happens to occurrences that are found too late to run normally.
@@ -108,6 +112,7 @@ impl Recurring {
             max_runs: None,
             jitter_ms: 0,
             misfire: Misfire::default(),
+            calendars: vec![],
         })
     }
 
@@ -122,6 +127,9 @@ impl Recurring {
         if let Ok(jitter @ 1..) = i64::try_from(self.jitter_ms) {
             let jitter = jiff::SignedDuration::from_millis(jitter);
             text.push_str(&format!("; each starts up to {jitter:#} later"));
+        }
+        if !self.calendars.is_empty() {
+            text.push_str(&format!("; except as the calendar {} says", self.calendars.join(", ")));
         }
         text
     }
@@ -144,7 +152,12 @@ impl Recurring {
     }
 
     /// When a schedule with its cursors at these times fires next.
-    fn fires_at(&self, job: JobId, nominal: Option<Timestamp>, replay: Option<&Replay>) -> Option<Timestamp> {
+    pub(crate) fn fires_at(
+        &self,
+        job: JobId,
+        nominal: Option<Timestamp>,
+        replay: Option<&Replay>,
+    ) -> Option<Timestamp> {
         let regular = nominal.map(|nominal| self.due_at(job, nominal));
         regular.into_iter().chain(replay.map(|replay| replay.due_at)).min()
     }
@@ -158,6 +171,9 @@ impl Recurring {
                 problems.push(InvalidField::new(field, fix));
             }
         };
+        let most_calendars = limits::CALENDARS_OF_JOB_MAX;
+        let is_too_many = self.calendars.len() > most_calendars;
+        refuse(is_too_many, "calendars", &format!("must name at most {most_calendars} calendars"));
         refuse(self.max_runs == Some(0), "max_runs", "must be at least 1");
         refuse(too_long(self.jitter_ms, limits::JITTER_MAX), "jitter", "must be at most 24h");
         refuse(too_long(misfire.grace_ms, limits::MISFIRE_GRACE_MAX), "misfire_grace", "must be at most 24h");
@@ -268,6 +284,8 @@ pub enum SkipReason {
     Calendar,
     Dependency,
     Backlog,
+    /// A user has asked to skip it.
+    Requested,
 }
 
 /// Consecutive occurrences that did not run, for the same reason.
@@ -405,6 +423,14 @@ impl ScheduleState {
         self.schedule.before(self.nominal.unwrap_or(Timestamp::MAX))
     }
 
+    /// The calendars that it names.
+    pub fn calendars(&self) -> &[String] {
+        match &self.schedule {
+            Schedule::Recurring(recurring) => &recurring.calendars,
+            Schedule::Immediate | Schedule::OneTime { .. } => &[],
+        }
+    }
+
     /// The state during a pause: nothing becomes due until it is released.
     pub(crate) fn held(&self) -> ScheduleState {
         ScheduleState { version: self.version + 1, due_at: None, ..self.clone() }
@@ -424,13 +450,54 @@ impl ScheduleState {
         (due_at.is_some().then_some(state), skipped)
     }
 
+    /// The state with the next time where the present time zone data has it: the occurrence nearest to the stored one
+    /// that is still to come. `None` if the stored one is right, or is due, or if there is none.
+    pub fn retimed(&self, now: Timestamp) -> Option<ScheduleState> {
+        let Schedule::Recurring(recurring) = &self.schedule else { return None };
+        let stored = self.nominal.filter(|nominal| *nominal > now)?;
+        let recurrence = &recurring.recurrence;
+        let earlier = recurrence.last_time_at_or_before(stored).filter(|time| *time > now);
+        if earlier == Some(stored) {
+            return None;
+        }
+        let later = recurrence.next_time_after(stored);
+        let nominal = match (earlier, later) {
+            (Some(earlier), Some(later)) if stored.since(earlier) <= later.since(stored) => earlier,
+            (earlier, later) => later.or(earlier)?,
+        };
+        let due_at = recurring.fires_at(self.job, Some(nominal), self.replay.as_ref());
+        let due_at = self.due_at.and(due_at);
+        Some(ScheduleState { version: self.version + 1, nominal: Some(nominal), due_at, ..self.clone() })
+    }
+
     /// The state under a schedule with the same recurrence: both cursors stay where they are, and everything
     /// else applies from the next fire on. `SKIP_MISSED` ends a replay. `None` if nothing is left.
     pub(crate) fn continued(self, recurring: &Recurring) -> Option<ScheduleState> {
-        let replay = self.replay.filter(|_| recurring.misfire.policy != MisfirePolicy::SkipMissed);
+        let is_kept = |replay: &Replay| {
+            replay.backfill.is_some() || recurring.misfire.policy != MisfirePolicy::SkipMissed
+        };
+        let replay = self.replay.filter(is_kept);
         let due_at = recurring.fires_at(self.job, self.nominal, replay.as_ref())?;
         let schedule = recurring.clone().into();
         Some(ScheduleState { due_at: Some(due_at), replay, schedule, ..self })
+    }
+
+    /// The state as far as users are told when it fires next: occurrences that a calendar excludes do not count.
+    #[must_use]
+    pub fn next_allowed(mut self, calendars: &NamedCalendars) -> ScheduleState {
+        let Schedule::Recurring(recurring) = &self.schedule else { return self };
+        if calendars.is_empty() {
+            return self;
+        }
+        let first = self.nominal;
+        let later = |nominal: &Timestamp| recurring.recurrence.next_time_after(*nominal);
+        let nominal = std::iter::successors(first, later)
+            .take(limits::CALENDAR_STEPS_MAX)
+            .find(|nominal| excluded_by(calendars, *nominal).is_none());
+        let due_at = recurring.fires_at(self.job, nominal, self.replay.as_ref());
+        self.due_at = self.due_at.and(due_at);
+        self.nominal = nominal;
+        self
     }
 
     /// The position of the regular cursor after everything that is due by `now`, and the range that it

@@ -12,6 +12,7 @@ use super::replay::{ReplayRoom, room, with_missed};
 use super::{
     MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason, behind,
 };
+use crate::calendar::{NamedCalendars, excluded_by};
 use crate::defects::{Defect, planted};
 use crate::gates::Gate;
 use crate::limits;
@@ -50,6 +51,8 @@ pub struct Present {
     pub replaceable: Vec<Live>,
     /// Whether a job that this one depends on is unfinished.
     pub waits_for_parents: bool,
+    /// The calendars of the schedule.
+    pub calendars: NamedCalendars,
 }
 
 impl ScheduleState {
@@ -76,6 +79,15 @@ impl ScheduleState {
             }
             .finish(),
         }
+    }
+
+    /// The plan for a schedule found due at `now` while the cluster skips recurring occurrences. `None` if there is
+    /// nothing to skip: one-time jobs and replays go on, and wait in their queues.
+    pub fn plan_skipped(&self, now: Timestamp) -> Option<FirePlan> {
+        let (next, skipped) = self.released(now);
+        let skipped = vec![skipped?];
+        let (fired, replaced) = (vec![], vec![]);
+        Some(FirePlan { fired, skipped, replaced, numbered: self.numbered, runs: self.fired, next })
     }
 
     /// One-time jobs are never missed and never skipped: they run late, after occurrences that were triggered
@@ -167,7 +179,7 @@ impl Planning<'_> {
         let recurrence = &recurring.recurrence;
         let missed = Missed::from(recurrence, first, oldest);
         let regular = recurrence.next_time_after(missed.last);
-        let kept = self.kept(&missed, regular);
+        let kept = self.kept(first, &missed, regular);
         let first_kept = match kept {
             0 => None,
             _ => recurrence.nth_time_after(first.shifted(-1), missed.count - kept),
@@ -208,11 +220,14 @@ impl Planning<'_> {
     }
 
     /// How many of the missed occurrences still run, counted from the latest.
-    fn kept(&self, missed: &Missed, regular: Option<Timestamp>) -> u64 {
+    fn kept(&self, first: Timestamp, missed: &Missed, regular: Option<Timestamp>) -> u64 {
         let misfire = &self.recurring.misfire;
         match misfire.policy {
             MisfirePolicy::SkipMissed => 0,
-            MisfirePolicy::RunOnce => u64::from(regular.is_none_or(|next| next > self.now)),
+            MisfirePolicy::RunOnce if regular.is_none_or(|next| next > self.now) => {
+                self.kept_once(first, missed)
+            }
+            MisfirePolicy::RunOnce => 0,
             MisfirePolicy::RunAll => {
                 let recent = misfire.max_lateness_ms.map_or(missed.count, |ms| {
                     let before = self.now.shifted(-micros(ms)).shifted(-1);
@@ -221,6 +236,23 @@ impl Planning<'_> {
                 recent.min(missed.count).min(misfire.limit.map_or(u64::MAX, u64::from))
             }
         }
+    }
+
+    /// How many there are from the latest missed one that no calendar excludes; 0 if they exclude all.
+    fn kept_once(&self, first: Timestamp, missed: &Missed) -> u64 {
+        let (mut latest, mut kept) = (missed.last, 1);
+        while self.is_excluded(latest) {
+            let before = self.state.schedule.before(latest).filter(|before| *before >= first);
+            match before.filter(|_| kept < limits::CALENDAR_STEPS_MAX as u64) {
+                Some(before) => (latest, kept) = (before, kept + 1),
+                None => return 0,
+            }
+        }
+        kept
+    }
+
+    fn is_excluded(&self, nominal: Timestamp) -> bool {
+        excluded_by(&self.present.calendars, nominal).is_some()
     }
 
     fn fire_regular(&mut self, regular: Option<Timestamp>) -> Option<Timestamp> {
@@ -237,8 +269,6 @@ impl Planning<'_> {
 
     fn fire_replay(&mut self, replay: Option<Replay>) -> Option<Replay> {
         let mut replay = replay?;
-        let spacing_us =
-            self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
         // A replay that waits for room has already waited for its rate. A replay that was delayed continues
         // at its rate instead of catching up on the delay, too.
         let due_at = match std::mem::take(&mut replay.waits) {
@@ -247,6 +277,17 @@ impl Planning<'_> {
         };
         replay = replay.due(due_at);
         while replay.due_at <= self.now && self.has_rounds() {
+            let is_backfill = replay.is_backfill();
+            let spacing_us = replay.spacing_us(self.recurring.misfire.replay_per_minute);
+            if self.is_excluded(replay.next) {
+                self.rounds += 1;
+                // What is filled in was accounted for when it was due.
+                if !is_backfill {
+                    self.skip(replay.next, SkipReason::Calendar);
+                }
+                replay = replay.stepped(&self.recurring.recurrence, 0)?;
+                continue;
+            }
             let gate = match room(self.state.overlap, &self.present) {
                 ReplayRoom::Beside => None,
                 ReplayRoom::Behind(gate) => Some(gate),
@@ -260,6 +301,9 @@ impl Planning<'_> {
             };
             self.rounds += 1;
             self.open_replayed(replay.next, gate);
+            if is_backfill && let Some(live) = self.fired.last_mut() {
+                (live.origin, live.expires_at) = (Origin::Backfill, None);
+            }
             replay = replay.stepped(&self.recurring.recurrence, spacing_us)?;
         }
         Some(replay)
@@ -268,6 +312,9 @@ impl Planning<'_> {
     /// Opens a regular occurrence unless other regular ones prevent it.
     fn open_or_skip(&mut self, nominal: Timestamp) {
         self.rounds += 1;
+        if self.is_excluded(nominal) {
+            return self.skip(nominal, SkipReason::Calendar);
+        }
         let overlap = self.state.overlap;
         let Present { open, behind, replayed, replayed_behind, .. } = self.present;
         let (regular, mut waiting) = match planted(Defect::SkipForReplay) {
@@ -367,8 +414,10 @@ impl Planning<'_> {
         self.recurring.max_runs.is_some_and(|max| self.fired_in_all() >= max)
     }
 
+    /// Runs of the schedule: a backfill does not count.
     fn fired_in_all(&self) -> u32 {
-        self.state.fired + self.fired.len() as u32
+        let runs = self.fired.iter().filter(|live| live.origin != Origin::Backfill);
+        self.state.fired + runs.count() as u32
     }
 
     /// The last assigned occurrence number.

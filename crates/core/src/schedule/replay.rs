@@ -36,9 +36,35 @@ pub struct Replay {
     /// `next` is due and waits for room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
+    /// A user has asked to run the occurrences up to a time again. Those after it were missed meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<BackfillTerms>,
+}
+
+/// What a user has asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackfillTerms {
+    /// The last nominal time to fill in.
+    pub until: Timestamp,
+    /// How many are opened in a minute; as many as there is room for if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_minute: Option<u32>,
 }
 
 impl Replay {
+    /// Whether the next occurrence is filled in because a user asked for it.
+    pub fn is_backfill(&self) -> bool {
+        self.backfill.is_some_and(|backfill| self.next <= backfill.until)
+    }
+
+    /// The time between two occurrences, where missed ones have this rate.
+    pub(super) fn spacing_us(&self, missed_per_minute: Option<u32>) -> i64 {
+        let backfill = self.backfill.filter(|_| self.is_backfill());
+        let per_minute = backfill.map_or(missed_per_minute, |backfill| backfill.per_minute);
+        per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate))
+    }
+
     /// The replay after its next occurrence is processed; `None` if that was the last.
     pub(super) fn stepped(mut self, recurrence: &Recurrence, spacing_us: i64) -> Option<Replay> {
         self.due_at = self.due_at.shifted(spacing_us);
@@ -72,6 +98,11 @@ impl Replay {
         recurrence.next_time_after(self.last()) == Some(first)
     }
 
+    /// Whether nothing that was missed follows the occurrences of a backfill.
+    fn ends_with_backfill(&self) -> bool {
+        self.backfill.is_some_and(|backfill| self.last() <= backfill.until)
+    }
+
     /// The replay after it found no room at `now`.
     pub(super) fn waiting(self, now: Timestamp) -> Replay {
         Replay { waits: true, due_at: now.plus(limits::REPLAY_RECHECK), ..self }
@@ -94,11 +125,15 @@ pub(super) fn with_missed(
 ) -> Option<Replay> {
     match (replay, first) {
         (replay, None) => replay,
-        (Some(mut replay), Some(first)) if replay.is_continued_by(first, recurrence) => {
+        (Some(mut replay), Some(first))
+            if replay.is_continued_by(first, recurrence) && !replay.ends_with_backfill() =>
+        {
             *replay.later.last_mut().map_or(&mut replay.until, |(_, last)| last) = last;
             Some(replay)
         }
-        (None, Some(next)) => Some(Replay { next, until: last, due_at: now, later: vec![], waits: false }),
+        (None, Some(next)) => {
+            Some(Replay { next, until: last, due_at: now, later: vec![], waits: false, backfill: None })
+        }
         (Some(mut replay), Some(first)) => {
             replay.later.push((first, last));
             Some(replay)
@@ -161,11 +196,17 @@ impl ScheduleState {
 
     /// How many missed occurrences are still to run.
     pub fn replays_left(&self) -> u64 {
-        self.unreplayed().iter().map(|range| range.count).sum()
+        self.left_to_replay().iter().map(|range| range.count).sum()
     }
 
-    /// The missed occurrences that are still to run, as skipped ones.
+    /// The missed occurrences that are still to run, as skipped ones. Those of a backfill were accounted for before.
     pub(crate) fn unreplayed(&self) -> Vec<SkipRange> {
+        let backfill = self.replay.as_ref().and_then(|replay| replay.backfill);
+        let is_missed = |range: &SkipRange| backfill.is_none_or(|backfill| range.first > backfill.until);
+        self.left_to_replay().into_iter().filter(is_missed).collect()
+    }
+
+    fn left_to_replay(&self) -> Vec<SkipRange> {
         let (Some(replay), Schedule::Recurring(recurring)) = (&self.replay, &self.schedule) else {
             return vec![];
         };

@@ -19,8 +19,8 @@ use punctual_core::schedule::{
 use punctual_core::time::Timestamp;
 
 pub const RETRY_DELAY: i64 = 5;
-pub const TRIGGER: Verb = Verb::Trigger { despite_overlap: false };
-pub const TRIGGER_ANYWAY: Verb = Verb::Trigger { despite_overlap: true };
+pub const TRIGGER: Verb = Verb::trigger(false);
+pub const TRIGGER_ANYWAY: Verb = Verb::trigger(true);
 const HOLDER: SessionId = SessionId(1);
 
 pub fn at(seconds: i64) -> Timestamp {
@@ -264,6 +264,7 @@ impl Harness {
         let end = ReportedEnd {
             ending,
             retryable: true,
+            next_at: None,
             started_at: None,
             completed_at: now,
             error: None,
@@ -369,6 +370,7 @@ impl Harness {
             died_at: finished.completed_at,
             error: finished.error.clone(),
             noted: false,
+            input: finished.input.clone(),
         }
     }
 }

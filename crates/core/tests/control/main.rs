@@ -1,5 +1,6 @@
 //! The verbs that users apply to jobs, one by one, from every state of a job.
 
+mod adjust;
 mod ending;
 mod harness;
 mod pause;

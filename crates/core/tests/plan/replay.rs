@@ -62,6 +62,7 @@ impl World {
             replayed_behind: count(&|live| live.flags.replayed && live.is_closed_by(Gate::Overlap)),
             replaceable: replaceable.cloned().collect(),
             waits_for_parents: false,
+            calendars: vec![],
         }
     }
 
@@ -325,6 +326,7 @@ fn how_many_are_left_counts_every_range() {
         due_at: at(1_000),
         later: vec![(at(400), at(400)), (at(500), at(590))],
         waits: true,
+        backfill: None,
     };
     assert_eq!(ScheduleState { replay: Some(replay), ..state }.replays_left(), 21 + 1 + 10);
 }

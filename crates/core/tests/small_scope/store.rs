@@ -211,6 +211,7 @@ impl Store {
         let end = ReportedEnd {
             ending,
             retryable: true,
+            next_at: None,
             started_at: Some(NOW),
             completed_at: NOW,
             error: None,

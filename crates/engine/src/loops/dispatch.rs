@@ -19,7 +19,7 @@ pub(crate) async fn dispatch(context: &EngineContext) {
         // The scan has a fixed time and does not wait for a period without wake-ups: on a node that is never
         // quiet for that long, work queued by another node would not reach a waiting poll here.
         let now = clock.monotonic();
-        let is_hearing = context.peers.is_hearing();
+        let is_hearing = context.peers.is_receiving();
         let is_patient = is_hearing && !is_more_counted;
         let most = if is_patient { config.dispatch_interval_hearing } else { config.dispatch_interval };
         let look_at = looked_at.plus(pause.within(most));

@@ -199,7 +199,7 @@ async fn fire_schedules(
         return Ok(0);
     }
     context.measures.batches.fire.observe(fires.len() as u64);
-    let outcomes = match context.store.fire(now, fires).await {
+    let outcomes = match context.fire_under_calendars(now, fires).await {
         Ok(outcomes) => outcomes,
         Err(error) => {
             context.poll_registry.settle_failed(places, &error.to_string());
@@ -223,7 +223,7 @@ async fn fire_schedules(
                 all_effects.push(effects);
             }
             FireOutcome::Conflict => conflicts += 1,
-            FireOutcome::NotDue => {}
+            FireOutcome::NotDue | FireOutcome::UnknownCalendar(_) => {}
         }
     }
     context.counters.fire_conflicts.add(conflicts as u64);

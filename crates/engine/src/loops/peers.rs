@@ -1,33 +1,37 @@
-//! Notifications between this process and its peers on the store, and a scan of what those have started.
+//! Hints between this process and its peers on the store, and a scan of what those have started.
 
 use crate::EngineContext;
 use crate::pause::ErrorPause;
 use punctual_core::ids::{Epoch, OccurrenceId};
 use punctual_core::limits;
-use punctual_core::ports::{Heard, RunningPlace, StoreError};
+use punctual_core::ports::{ReadyHint, RunningPlace, StoreError};
 use std::collections::BTreeMap;
 
 /// Marks waiting polls as unchecked when peers announce work for them.
-pub(crate) async fn hear(context: &EngineContext) {
-    let Some(wakes) = &context.peers.wakes else { return };
+pub(crate) async fn receive_hints(context: &EngineContext) {
+    let Some(queue) = &context.peers.ready_queue else { return };
     let mut error_pause = ErrorPause::default();
     loop {
-        match wakes.heard().await {
-            Ok(heard) => {
+        match queue.receive().await {
+            Ok(hint) => {
                 error_pause.succeeded();
-                context.peers.set_hearing(true);
-                match heard {
-                    Heard::Queued(lanes) => context.poll_registry.wake(&lanes),
-                    Heard::Anything => context.poll_registry.wake_all(),
+                if !context.peers.is_receiving() {
+                    tracing::debug!(queue = queue.kind(), "hints of other processes arrive");
+                    context.peers.received();
+                }
+                context.counters.hints_received.add(1);
+                match hint {
+                    ReadyHint::Lanes(lanes) => context.poll_registry.wake(&lanes),
+                    ReadyHint::AnyLane => context.poll_registry.wake_all(),
                 }
             }
             Err(error) => {
-                if context.peers.is_hearing() {
-                    tracing::warn!(%error, "notifications from other processes cannot be received; polling \
-                                            for their work instead");
+                context.counters.hint_errors.add(1);
+                if context.peers.failed(error.clone()) {
+                    tracing::warn!(queue = queue.kind(), %error, "hints of other processes cannot be received; \
+                                                                 polling for their work instead");
                 }
-                context.peers.set_hearing(false);
-                // While notifications arrived, scans were rare.
+                // While hints arrived, scans were rare.
                 context.poll_registry.wake_all();
                 context.host.clock.sleep(error_pause.failed()).await;
             }
@@ -35,15 +39,27 @@ pub(crate) async fn hear(context: &EngineContext) {
     }
 }
 
-/// Notifies peers of work that they could claim.
-pub(crate) async fn tell(context: &EngineContext) {
-    let Some(wakes) = &context.peers.wakes else { return };
+/// Tells peers of work that they could claim.
+pub(crate) async fn publish_hints(context: &EngineContext) {
+    let Some(queue) = &context.peers.ready_queue else { return };
+    let mut error_pause = ErrorPause::default();
     loop {
-        let lanes = context.peers.untold().await;
-        if let Err(error) = wakes.tell(lanes).await {
-            tracing::debug!(%error, "other processes could not be notified of new work; they find it by polling");
+        let hint = context.peers.unpublished().await;
+        match queue.publish(hint.clone()).await {
+            Ok(()) => {
+                error_pause.succeeded();
+                context.counters.hints_published.add(1);
+                context.host.clock.sleep(limits::TELL_PAUSE).await;
+            }
+            Err(error) => {
+                tracing::debug!(queue = queue.kind(), %error, "other processes could not be notified of new work; \
+                                                              they find it by polling");
+                context.counters.hint_errors.add(1);
+                // Some of them may still receive, and scan rarely.
+                context.peers.publish_later(hint);
+                context.host.clock.sleep(error_pause.failed()).await;
+            }
         }
-        context.host.clock.sleep(limits::TELL_PAUSE).await;
     }
 }
 

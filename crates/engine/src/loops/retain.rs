@@ -1,5 +1,5 @@
 //! Deletes old data in bounded steps: history, logs, skipped ranges and responses to requests; finished jobs,
-//! if configured; the remains of deleted jobs; and old entries of the audit log. A duty of the leader. The store also creates upcoming
+//! if configured; the remains of deleted jobs; old roll-ups; and old entries of the audit log. A duty of the leader. The store also creates upcoming
 //! partitions in these steps.
 //!
 //! All ages of a run are computed from one reading of the store's clock, which is checked first: after a jump
@@ -44,6 +44,7 @@ async fn round(context: &EngineContext) -> Result<(), StoreError> {
         retire(context, now, kept).await?;
     }
     while store.purge(now.minus(limits::DELETED_KEPT), STEP_ROWS).await? {}
+    crate::series::retain(context, now).await?;
     if let Some(kept) = context.config.audit_kept {
         while store.retain_audit(now.minus(kept), STEP_ROWS).await? == STEP_ROWS as u64 {}
     }

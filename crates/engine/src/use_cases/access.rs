@@ -232,7 +232,8 @@ impl UseCases {
                 self.check_not_last(UseCase::RevokeToken, &object, |other| other.id == token.id).await?;
             }
         }
-        self.remove_token(id, self.audited(UseCase::RevokeToken, object)).await
+        self.remove_token(id, self.audited(UseCase::RevokeToken, object)).await?;
+        Ok(self.forget_views_of_token(id).await?)
     }
 
     /// Refuses a change that takes away the last token with which everything can be granted. `is_gone` selects
@@ -404,8 +405,9 @@ impl UseCases {
             .collect();
         let details = json!({ "before": described_user(&user), "tokens": tokens.len() });
         let entry = self.audited_with(UseCase::RemoveUser, object, &details);
-        let change = DirectoryChange::RemoveUser { id: user.id, tokens: tokens.clone() };
+        let change = DirectoryChange::RemoveUser { id: user.id.clone(), tokens: tokens.clone() };
         let removed = self.change(change, entry).await?;
+        self.forget_views_of_user(&user.id).await?;
         for token in &tokens {
             self.lose_sessions_of(token).await?;
         }

@@ -46,7 +46,7 @@ impl Caller {
         Caller { grant: user.grant(), ..Caller::of_token(token) }
     }
 
-    pub(super) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
+    pub(crate) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
         self.check_permission(case.permission())?;
         if case.is_server_wide() {
             self.check_whole_server()?;

@@ -3,9 +3,10 @@
 use super::Forbidden;
 use crate::ControlError;
 use punctual_core::control::Refusal;
-use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, OperationId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::lifecycle::Status;
+use punctual_core::operation::OperationStatus;
 use punctual_core::ports::{CipherError, StoreError, WorkerPortError};
 use punctual_core::sealed::Undecryptable;
 
@@ -17,12 +18,28 @@ pub enum UseCaseError {
     NoSuchJob(JobId),
     #[error("there is no execution {0}")]
     NoSuchExecution(ExecutionId),
+    #[error("there is no operation {0}")]
+    NoSuchOperation(OperationId),
+    #[error("operation {id} is {} and can no longer be cancelled", status.as_str())]
+    OperationEnded { id: OperationId, status: OperationStatus },
     #[error("there is no token {0}")]
     NoSuchToken(String),
     #[error("there is no user {0}")]
     NoSuchUser(String),
+    #[error("there is no calendar {0}")]
+    NoSuchCalendar(String),
+    /// Unfinished jobs name it; the first of them, with their names.
+    #[error("jobs use the calendar {name}")]
+    CalendarInUse { name: String, jobs: Vec<(JobId, String)> },
     #[error("there is no secret {0}")]
     NoSuchSecret(String),
+    /// There is no such channel, rule, silence, alert or delivery.
+    #[error("there is no {what} {name}")]
+    NoSuchDocument { what: &'static str, name: String },
+    #[error("there is a {what} {name} already")]
+    DocumentExists { what: &'static str, name: String },
+    #[error("the job type {0} has no schema")]
+    NoSuchJobType(String),
     /// This node cannot encrypt or decrypt.
     #[error(transparent)]
     Cipher(#[from] CipherError),
@@ -51,6 +68,8 @@ pub enum UseCaseError {
     Refused { job: JobId, refusal: Refusal },
     #[error("the execution has already ended")]
     ExecutionEnded(Status),
+    #[error("occurrence {0} is still open")]
+    OccurrenceOpen(OccurrenceId),
     #[error("execution {execution} does not run in session {session}")]
     NotHeld { execution: ExecutionId, session: SessionId },
     #[error("the request has invalid fields")]

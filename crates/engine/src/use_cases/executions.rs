@@ -35,7 +35,7 @@ impl UseCases {
     }
 
     /// Both reads happen for every id, so that the time taken does not tell whether an execution exists.
-    async fn execution_in_scope(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
+    pub(super) async fn execution_in_scope(&self, id: ExecutionId) -> Result<ExecutionView, UseCaseError> {
         let job = id.occurrence.job;
         let visible = self.in_scope([job]).await?;
         let view = self.store().execution(id).await?.filter(|_| visible.has(job));

@@ -1,6 +1,7 @@
 //! The facts that explain the state of a job.
 
 use super::{EligibleWorkers, UseCase, UseCaseError, UseCases, lane_of};
+use punctual_core::cluster_pause::ClusterPause;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
@@ -34,6 +35,8 @@ pub struct ExplainedFacts {
     pub parents: Vec<ParentJob>,
     pub sessions: Vec<SessionRow>,
     pub depths: Vec<Depth>,
+    /// The pause of the whole cluster, if there is one.
+    pub cluster_pause: Option<ClusterPause>,
     /// Since when the job's queue has been paused, if it is.
     pub queue_paused_at: Option<Timestamp>,
     /// Why the queue's settings cannot be read.
@@ -139,6 +142,7 @@ impl UseCases {
         Ok(ExplainedFacts {
             parents: self.unfinished_parents(&view).await?,
             depths,
+            cluster_pause: self.current_pause().await?,
             queue_paused_at,
             queue_unreadable,
             ahead: self.ahead(&view).await?,

@@ -8,16 +8,19 @@ use crate::submit::unknown_parent;
 use crate::{ControlError, SubmitError, Submitted};
 use punctual_core::access::Permission;
 use punctual_core::control::{Refusal, Verb};
-use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, JobSpec, JobStatus};
+use punctual_core::job_predicate::{JobOrder, JobPredicate};
+use punctual_core::limits;
 use punctual_core::notes::Noted;
-use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::payload_filter::PayloadFilter;
+use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::payloads::payload_problem;
-use punctual_core::ports::{Controlled, JobQuery, JobView, OPEN_IN_VIEW_MAX, Page, SessionRow, StoreError};
-use punctual_core::schedule::{ScheduleState, SkipReason};
+use punctual_core::ports::{
+    AuditEntry, Controlled, JobQuery, JobView, OPEN_IN_VIEW_MAX, Page, SessionRow, StoreError,
+};
+use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
+use serde_json::Value;
 
 /// How often a change is recomputed because the job was changed concurrently.
 const UPDATE_TRIES_MAX: usize = 100;
@@ -25,24 +28,14 @@ const UPDATE_TRIES_MAX: usize = 100;
 /// What stands for the name of a job outside of the caller's scope.
 const HIDDEN_NAME: &str = "(a job of another owner)";
 
-/// Selects jobs by what no index knows.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct JobPredicate {
-    /// Whether the latest finished execution failed.
-    pub failing: Option<bool>,
-    /// All of these match the payload.
-    pub payload: Vec<PayloadFilter>,
-}
-
-impl JobPredicate {
-    pub fn is_everything(&self) -> bool {
-        self.failing.is_none() && self.payload.is_empty()
-    }
-
-    pub(super) fn matches(&self, view: &JobView) -> bool {
-        self.failing.is_none_or(|failing| view.is_failing() == failing)
-            && self.payload.iter().all(|filter| filter.matches(&view.job.spec.payload))
-    }
+/// The first jobs in some order, of those that were read.
+#[derive(Debug, Clone)]
+pub struct SortedJobs {
+    pub items: Vec<JobView>,
+    /// How many matching jobs were compared.
+    pub matched: u64,
+    /// Whether there are no others.
+    pub is_all: bool,
 }
 
 /// A job with what explains its status.
@@ -128,7 +121,7 @@ impl UseCases {
         let mut checked = Vec::with_capacity(specs.len());
         for spec in specs {
             checked.push(match in_scope(spec) {
-                Ok(spec) => match self.payload_problem(&spec, &mut rules).await? {
+                Ok(spec) => match self.content_problem(&spec, &mut rules).await? {
                     // With all other errors, so that they can be fixed together.
                     Some(problem) => {
                         let others = spec.check().err().unwrap_or_default();
@@ -143,16 +136,34 @@ impl UseCases {
         Ok(self.engine.submit_from(checked, attempt.ids, audit).await)
     }
 
-    /// What is wrong with the payload of a new or changed job: its handler would refuse it, or the job may not use a
-    /// secret in it.
+    /// What is wrong with the payload or the calendars of a new job.
+    async fn content_problem(
+        &self,
+        spec: &JobSpec,
+        rules: &mut SecretRules,
+    ) -> Result<Option<InvalidField>, StoreError> {
+        match self.payload_problem(spec, rules).await? {
+            Some(problem) => Ok(Some(problem)),
+            None => self.calendar_problem(&spec.settings.schedule).await,
+        }
+    }
+
+    /// What is wrong with a new or changed job: its handler would refuse the payload, the payload does not match the
+    /// schema of its type, the job may not use a secret in it, or there is no channel to notify.
     pub(super) async fn payload_problem(
         &self,
         spec: &JobSpec,
         rules: &mut SecretRules,
     ) -> Result<Option<InvalidField>, StoreError> {
-        match payload_problem(&spec.job_type, &spec.payload) {
+        if let Some(problem) = payload_problem(&spec.job_type, &spec.payload) {
+            return Ok(Some(problem));
+        }
+        if let Some(problem) = self.schema_problem(&spec.job_type, &spec.payload).await? {
+            return Ok(Some(problem));
+        }
+        match self.secret_problem(spec, rules).await? {
             Some(problem) => Ok(Some(problem)),
-            None => self.secret_problem(spec, rules).await,
+            None => self.notify_problem(spec).await,
         }
     }
 
@@ -186,7 +197,7 @@ impl UseCases {
     pub async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, UseCaseError> {
         self.permit(UseCase::ReadJobs)?;
         let page = self.read_in_scope(query).await?;
-        Ok(Page { items: page.items.into_iter().map(|view| self.shown(view)).collect(), next: page.next })
+        self.shown_page(page).await
     }
 
     /// The jobs of a list that the predicate selects. Looks at a bounded number of jobs for each page, so a page may
@@ -197,16 +208,63 @@ impl UseCases {
         predicate: &JobPredicate,
     ) -> Result<Page<JobView, JobId>, UseCaseError> {
         self.permit(UseCase::ReadJobs)?;
-        if let Some(first) = predicate.payload.first() {
-            let may_read = self.caller.check_permission(Permission::PayloadRead);
-            self.noted(UseCase::ReadJobs, "payloads of jobs", may_read)?;
-            if self.engine.context.config.encrypt_payloads {
-                let fix = "cannot be used: payloads are encrypted at rest (store.encrypt_payloads)";
-                return Err(UseCaseError::invalid(&first.parameter(), fix));
+        self.check_predicate(predicate)?;
+        let page = self.read_in_scope(JobsMatching { query, predicate }).await?;
+        self.shown_page(page).await
+    }
+
+    async fn shown_page(&self, page: Page<JobView, JobId>) -> Result<Page<JobView, JobId>, UseCaseError> {
+        let mut items = Vec::with_capacity(page.items.len());
+        for view in page.items {
+            items.push(self.shown(self.under_calendars(view).await?));
+        }
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Jobs in another order than the latest first. No index has these orders, so a bounded number of jobs is read: the
+    /// first of them are returned, and whether there are more.
+    pub async fn jobs_sorted(
+        &self,
+        query: JobQuery,
+        predicate: &JobPredicate,
+        order: JobOrder,
+    ) -> Result<SortedJobs, UseCaseError> {
+        self.permit(UseCase::ReadJobs)?;
+        self.check_predicate(predicate)?;
+        let (limit, now) = (query.limit, self.now());
+        let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..query };
+        let mut sorted = SortedJobs { items: vec![], matched: 0, is_all: false };
+        for _ in 0..limits::SORTED_PAGES_MAX {
+            let page = self.read_in_scope(JobsMatching { query: query.clone(), predicate }).await?;
+            sorted.matched += page.items.len() as u64;
+            sorted.items.extend(page.items.into_iter().map(|view| self.shown(view)));
+            sorted.items.sort_by(|one, other| order.compare(one, other, now));
+            sorted.items.truncate(limit);
+            query.before = page.next;
+            if page.next.is_none() {
+                sorted.is_all = true;
+                break;
             }
         }
-        let page = self.read_in_scope(JobsMatching { query, predicate }).await?;
-        Ok(Page { items: page.items.into_iter().map(|view| self.shown(view)).collect(), next: page.next })
+        let mut bytes = 0;
+        sorted.items.retain(|view| {
+            let has_room = bytes < limits::PAGE_BYTES_MAX;
+            bytes += view.job.spec.payload.len();
+            has_room
+        });
+        Ok(sorted)
+    }
+
+    /// Refuses a predicate about payloads that the caller may not read, or that are encrypted.
+    pub(super) fn check_predicate(&self, predicate: &JobPredicate) -> Result<(), UseCaseError> {
+        let Some(parameter) = predicate.payload_parameter() else { return Ok(()) };
+        let may_read = self.caller.check_permission(Permission::PayloadRead);
+        self.noted(UseCase::ReadJobs, "payloads of jobs", may_read)?;
+        if self.engine.context.config.encrypt_payloads {
+            let fix = "cannot be used: payloads are encrypted at rest (store.encrypt_payloads)";
+            return Err(UseCaseError::invalid(&parameter, fix));
+        }
+        Ok(())
     }
 
     pub async fn control(&self, id: JobId, verb: Verb) -> Result<Controlled, UseCaseError> {
@@ -226,6 +284,19 @@ impl UseCases {
         make: impl Fn(&JobSpec) -> Result<JobSpec, E>,
     ) -> Result<(), E> {
         self.permit_on(UseCase::UpdateJob, format_args!("job {id}")).map_err(UseCaseError::from)?;
+        let entry =
+            |changes: &Value| self.audited_with(UseCase::UpdateJob, format_args!("job {id}"), changes);
+        self.change_job(id, expected, make, entry).await
+    }
+
+    /// The same for a caller whose permission was checked. `entry` makes the entry of the audit log from the changes.
+    pub(crate) async fn change_job<E: From<UseCaseError>>(
+        &self,
+        id: JobId,
+        expected: Option<u32>,
+        make: impl Fn(&JobSpec) -> Result<JobSpec, E>,
+        entry: impl Fn(&Value) -> Option<AuditEntry>,
+    ) -> Result<(), E> {
         for _ in 0..UPDATE_TRIES_MAX {
             let view = self.job_in_scope(id).await?;
             self.check_payload_is_plain(&view)?;
@@ -237,8 +308,7 @@ impl UseCases {
             let mut spec = make(&stored.spec)?;
             spec.settings.by_name |= stored.spec.settings.by_name;
             self.check_change(id, &stored.spec, &spec).await?;
-            let changes = changed_fields(&stored.spec, &spec);
-            let audit = self.audited_with(UseCase::UpdateJob, format_args!("job {id}"), &changes);
+            let audit = entry(&changed_fields(&stored.spec, &spec));
             match self.engine.update(&stored, spec, audit).await {
                 Ok(_) => return Ok(()),
                 Err(ControlError::Refused(Refusal::Stale { .. })) if expected.is_none() => {}
@@ -263,6 +333,17 @@ impl UseCases {
         }
         if (is_moved || stored.owner != spec.owner || stored.payload != spec.payload)
             && let Some(problem) = self.payload_problem(spec, &mut SecretRules::default()).await?
+        {
+            return Err(UseCaseError::Invalid(vec![problem]));
+        }
+        // A channel that was removed must not prevent other changes.
+        if stored.settings.notify != spec.settings.notify
+            && let Some(problem) = self.notify_problem(spec).await?
+        {
+            return Err(UseCaseError::Invalid(vec![problem]));
+        }
+        if stored.settings.schedule != spec.settings.schedule
+            && let Some(problem) = self.calendar_problem(&spec.settings.schedule).await?
         {
             return Err(UseCaseError::Invalid(vec![problem]));
         }
@@ -307,10 +388,14 @@ fn case_of(verb: &Verb) -> UseCase {
         Verb::Update(_) => UseCase::UpdateJob,
         Verb::Pause => UseCase::PauseJob,
         Verb::Resume => UseCase::ResumeJob,
-        Verb::Trigger { .. } => UseCase::TriggerJob,
+        Verb::Trigger { .. } | Verb::TriggerAfter(_) => UseCase::TriggerJob,
+        Verb::SkipNext(_) => UseCase::SkipNext,
+        Verb::RunNextAt { .. } => UseCase::RunNextAt,
+        Verb::Backfill(_) => UseCase::Backfill,
         Verb::Retry => UseCase::RetryJob,
         Verb::Cancel => UseCase::CancelJob,
         Verb::Delete => UseCase::DeleteJob,
+        Verb::Retime => UseCase::UpdateJob,
         Verb::Reseal(_) => UseCase::RotateSecrets,
     }
 }
@@ -321,15 +406,7 @@ pub fn parent_to_blame(last: &Finished, spec: &JobSpec) -> Option<JobId> {
     spec.settings.depends_on.iter().find(|parent| why.contains(&parent.to_string())).copied()
 }
 
-/// Gates whose opening time is unknown.
-const UNTIMED: [Gate; 3] = [Gate::Dependency, Gate::Overlap, Gate::Paused];
-
-/// When the next occurrence runs, if that is known: an occurrence that waits for another job, another
-/// occurrence or a resume has no time.
+/// When the next occurrence runs, if that is known.
 pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
-    let has_time = |live: &&Live| {
-        live.attempt == 1 && !live.is_running() && !UNTIMED.iter().any(|gate| live.is_closed_by(*gate))
-    };
-    let open = view.open.iter().filter(has_time).map(|live| live.available_at).min();
-    open.or(view.schedule.as_ref().and_then(ScheduleState::runs_at))
+    view.next_run_time()
 }

@@ -3,8 +3,9 @@
 //! lane in use.
 
 use super::{UseCase, UseCaseError, UseCases};
+use punctual_core::cluster_pause::is_paused;
 use punctual_core::limits;
-use punctual_core::ports::{Depth, SessionRow, StoreError};
+use punctual_core::ports::{Depth, PausedQueue, SessionRow, StoreError};
 use punctual_core::scaling::QueueLoad;
 use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use tokio::sync::Mutex;
 pub struct Overview {
     pub depths: Vec<Depth>,
     pub sessions: Vec<SessionRow>,
-    pub paused: BTreeSet<String>,
+    pub paused: Vec<PausedQueue>,
     pub now: Timestamp,
 }
 
@@ -37,7 +38,7 @@ impl UseCases {
         *last = None;
         let store = self.store();
         let (depths, sessions) = (store.depths().await?, store.sessions().await?);
-        let paused = store.paused_queues().await?.into_iter().map(|paused| paused.queue).collect();
+        let paused = store.paused_queues().await?;
         let overview = Arc::new(Overview { depths, sessions, paused, now: self.now() });
         if overview.depths.len() + overview.sessions.len() > limits::OVERVIEW_KEPT_FROM {
             *last = Some((context.host.clock.monotonic(), overview.clone()));
@@ -74,7 +75,7 @@ impl Capacity {
         let mut depths: BTreeMap<String, Vec<Depth>> = BTreeMap::new();
         for depth in &overview.depths {
             let mut depth = depth.clone();
-            if overview.paused.contains(depth.lane.queue()) {
+            if is_paused(&overview.paused, depth.lane.queue()) {
                 (depth.queued, depth.oldest_queued) = (0, None);
             }
             depths.entry(depth.lane.queue().to_owned()).or_default().push(depth);
@@ -100,8 +101,8 @@ impl Capacity {
         self.depths.values().fold(served, |all, depths| {
             let load = QueueLoad::of(None, depths, &[], self.overview.now);
             QueueLoad {
-                queued: all.queued + load.queued,
-                running: all.running + load.running,
+                queued: all.queued.saturating_add(load.queued),
+                running: all.running.saturating_add(load.running),
                 oldest_wait: all.oldest_wait.max(load.oldest_wait),
                 ..all
             }

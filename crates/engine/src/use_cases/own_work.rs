@@ -113,7 +113,7 @@ impl UseCases {
         let overview = Overview {
             depths: own.depths.into_values().collect(),
             sessions: sessions.filter_map(|row| in_scope(scope, row)).collect(),
-            paused: BTreeSet::new(),
+            paused: vec![],
             now: self.now(),
         };
         Ok(Stats {

@@ -5,7 +5,7 @@ use super::{UseCase, UseCaseError, UseCases};
 use punctual_core::limiter::WaitList;
 use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::QueueChange;
 use punctual_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -29,9 +29,10 @@ impl QueueView {
     }
 
     fn add(&mut self, depth: &Depth) {
-        self.waiting += depth.waiting;
-        self.queued += depth.queued;
-        self.running += depth.running;
+        // Counters of a damaged row may be of any size.
+        self.waiting = self.waiting.saturating_add(depth.waiting);
+        self.queued = self.queued.saturating_add(depth.queued);
+        self.running = self.running.saturating_add(depth.running);
         self.oldest_queued = self.oldest_queued.into_iter().chain(depth.oldest_queued).min();
     }
 }
@@ -76,16 +77,21 @@ impl UseCases {
         Ok(own.unwrap_or_else(|| QueueView::idle(QueueRow::unset(queue))))
     }
 
-    /// Stores all settings of a queue.
-    pub async fn set_queue(&self, queue: &str, settings: QueueSettings) -> Result<QueueView, UseCaseError> {
+    /// Stores all settings of a queue, or changes some of them. Of two changes at the same time, both take effect.
+    pub async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<QueueView, UseCaseError> {
         self.check_queue(UseCase::SetQueue, queue).await?;
         let before = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
+        let stored = before.as_ref().map(|row| row.settings.clone()).unwrap_or_default();
+        let settings = change.applied_to(&stored);
+        if let Some(problem) = settings.problem() {
+            return Err(UseCaseError::Invalid(vec![problem]));
+        }
         let changes = json!({
             "before": before.map(|row| described(&row.settings)),
             "after": described(&settings),
         });
         let audit = self.audited_with(UseCase::SetQueue, format_args!("queue {queue}"), &changes);
-        self.engine.set_queue(queue.to_owned(), settings, audit).await?;
+        self.engine.set_queue(queue.to_owned(), change, audit).await?;
         self.queue_view(queue).await
     }
 

@@ -1,13 +1,14 @@
 //! What a caller may see: the jobs in its scope, and their data if it may read payloads. A job outside the
 //! scope does not exist for the caller.
 
-use super::{Forbidden, JobPredicate, UseCase, UseCaseError, UseCases};
+use super::{Forbidden, UseCase, UseCaseError, UseCases};
 use async_trait::async_trait;
 use punctual_core::access::{Permission, pattern_list};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobSpec};
+use punctual_core::job_predicate::JobPredicate;
 use punctual_core::limits;
-use punctual_core::occurrence::Finished;
+use punctual_core::occurrence::{Finished, RunInput};
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, JobView, Lane,
     ListedExecution, Page, Store, StoreError,
@@ -15,6 +16,7 @@ use punctual_core::ports::{
 use punctual_core::sealed::{SealedPlace, is_sealed};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Pages of a list that are read in search of something that the caller may see. After that, the caller gets
 /// what was found and continues from there.
@@ -24,13 +26,13 @@ const PAGES_READ_MAX: usize = 20;
 const PAGES_MATCHED_MAX: usize = 4;
 
 /// The jobs of a set that are in a caller's scope.
-pub(super) enum InScope {
+pub(crate) enum InScope {
     All,
     These(BTreeSet<JobId>),
 }
 
 impl InScope {
-    pub(super) fn has(&self, job: JobId) -> bool {
+    pub(crate) fn has(&self, job: JobId) -> bool {
         match self {
             InScope::All => true,
             InScope::These(jobs) => jobs.contains(&job),
@@ -50,7 +52,7 @@ impl UseCases {
     }
 
     /// Which of these jobs are in the caller's scope.
-    pub(super) async fn in_scope(
+    pub(crate) async fn in_scope(
         &self,
         jobs: impl IntoIterator<Item = JobId>,
     ) -> Result<InScope, StoreError> {
@@ -181,14 +183,19 @@ impl UseCases {
     pub(super) fn shown_execution(&self, view: ExecutionView) -> ExecutionView {
         match view {
             ExecutionView::Finished(finished) => ExecutionView::Finished(self.shown_finished(finished)),
-            live @ ExecutionView::Live { .. } => live,
+            ExecutionView::Live { mut live, worker } => {
+                if !self.may_read_payloads() {
+                    hide_payload(&mut live.input);
+                }
+                ExecutionView::Live { live, worker }
+            }
         }
     }
 
     /// A job in the caller's scope, with all its data.
     pub(super) async fn job_in_scope(&self, id: JobId) -> Result<JobView, UseCaseError> {
         let view = self.store().job(id).await?.filter(|view| self.is_in_scope(&view.job.spec));
-        view.ok_or(UseCaseError::NoSuchJob(id))
+        self.under_calendars(view.ok_or(UseCaseError::NoSuchJob(id))?).await
     }
 
     /// Refuses a job outside of the caller's scope like one that does not exist.
@@ -197,8 +204,16 @@ impl UseCases {
     }
 }
 
+/// Leaves which occurrence it repeats.
+fn hide_payload(input: &mut Option<Arc<RunInput>>) {
+    if let Some(input) = input {
+        *input = Arc::new(RunInput { payload: None, ..**input });
+    }
+}
+
 fn remove_data(finished: &mut Finished) {
     finished.result = None;
+    hide_payload(&mut finished.input);
 }
 
 /// The query of a list over all jobs.

@@ -168,7 +168,13 @@ impl UseCases {
         let key_id = cipher.current_key().ok_or(CipherError::NoKey)?;
         let none = SecretsRotated { key_id, rotated: 0, payloads: 0, unreadable: vec![], next: None };
         let done = match after {
-            None => self.rotate_from(none, None).await?,
+            None => {
+                let (channels, problems) = self.rotate_channels().await?;
+                let mut done = self.rotate_from(none, None).await?;
+                done.rotated += channels;
+                done.unreadable.extend(problems);
+                done
+            }
             Some(RotationPlace::Secret(name)) => self.rotate_from(none, Some(&name)).await?,
             Some(RotationPlace::Payload(job)) => self.rotate_payloads(none, job).await?,
         };

@@ -1,12 +1,17 @@
 //! The state of the server and its cluster: statistics, measurements, nodes, and the clock that tests drive.
 
 use super::{Forbidden, Overview, UseCase, UseCaseError, UseCases};
-use crate::{ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, MeasureSnapshot, NodeSeen};
+use crate::series::TOTALS;
+use crate::{
+    ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, EventsState, MeasureSnapshot, NodeSeen,
+    ReadyQueueState,
+};
 use punctual_core::limiter::{LimiterUse, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{
     CoordinationError, DrivenClock, JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth,
 };
+use punctual_core::series::JobTotals;
 use punctual_core::time::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
@@ -20,6 +25,10 @@ pub struct NodeState {
     pub clock_offset_us: i64,
     /// How far this machine's clock may be off before this node stops firing.
     pub clock_offset_max: Duration,
+    /// Where hints of other processes come from; `None` if there are none.
+    pub ready_queue: Option<ReadyQueueState>,
+    /// How far events are published; `None` if this process publishes none.
+    pub events: Option<EventsState>,
     /// Warnings for operators.
     pub warnings: Vec<String>,
 }
@@ -30,6 +39,8 @@ impl NodeState {
             cluster: engine.cluster(),
             clock_offset_us: engine.clock_offset_us(),
             clock_offset_max: engine.clock_offset_max(),
+            ready_queue: engine.context.peers.state(),
+            events: engine.context.outbox.state(),
             warnings: engine.warnings(),
         }
     }
@@ -73,6 +84,8 @@ pub struct Readings {
     pub counters: CounterSnapshot,
     pub measures: MeasureSnapshot,
     pub store: StoreFigures,
+    /// Jobs with metrics of their own.
+    pub job_totals: JobTotals,
 }
 
 /// A queue with a concurrency or rate limit.
@@ -85,6 +98,11 @@ pub struct LimitedQueue {
 }
 
 impl UseCases {
+    /// Whether the caller may see the settings of this process.
+    pub fn check_settings_readable(&self) -> Result<(), UseCaseError> {
+        Ok(self.permit(UseCase::ReadSettings)?)
+    }
+
     /// For a caller with a limited scope, only its own jobs count.
     pub async fn stats(&self) -> Result<Stats, UseCaseError> {
         self.permit(UseCase::ReadStats)?;
@@ -117,6 +135,11 @@ impl UseCases {
             counters: engine.counters(),
             measures: engine.measures(),
             store: self.store().figures().await?,
+            job_totals: self
+                .store()
+                .document(TOTALS.0, TOTALS.1)
+                .await?
+                .map_or_else(JobTotals::default, |document| document.read().unwrap_or_default()),
         })
     }
 

@@ -10,7 +10,7 @@ use punctual_config::exposure;
 use punctual_core::access::Role;
 use punctual_core::ports::{DirectoryChange, DirectoryOutcome, Store, Token};
 use punctual_core::time::Timestamp;
-use punctual_engine::{Engine, UseCase};
+use punctual_engine::{CURSOR_KEY, Engine, UseCase};
 use serde_json::json;
 
 /// The public part of the admin token, and its prefix.
@@ -101,8 +101,9 @@ pub async fn ensure(
 
 /// Whether the store has other tokens. Then it had an admin token, too: it takes one to create another.
 async fn has_others(store: &dyn Store) -> anyhow::Result<bool> {
-    let tokens = store.tokens(None, 2).await.context("cannot read the tokens")?.items;
-    Ok(tokens.iter().any(|token| token.id != ADMIN))
+    let tokens = store.tokens(None, 3).await.context("cannot read the tokens")?.items;
+    // The first process on a store may be a worker, which needs the key of the cluster.
+    Ok(tokens.iter().any(|token| token.id != ADMIN && token.id != CURSOR_KEY))
 }
 
 /// The secret of a token that may have been written by hand.

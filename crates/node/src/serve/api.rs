@@ -7,14 +7,15 @@ use super::node::Node;
 use super::transport::Transport;
 use super::welcome::Welcome;
 use super::{
-    admin_token, api_of, begin, config_mismatch, engine, oidc, tell_commands, warn_of_seen_passwords,
-    warn_of_token,
+    admin_token, api_of, begin, config_mismatch, engine, logging, notifications, oidc, tell_commands,
+    warn_of_seen_password, warn_of_seen_passwords, warn_of_token,
 };
+use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
-use punctual_api::Listeners;
+use punctual_api::{DASHBOARD_PATH, Listeners};
 use punctual_config::data_dir::DataDirArgs;
 use punctual_config::exit::Exit;
 use punctual_config::{ApiRoleSettings, Flags};
@@ -43,32 +44,39 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let settings = around.read(&args.settings)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("api")?;
-    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
     let provider = oidc::config(&settings.oidc, origin)?;
     let mut transport = transport.checked(&settings.api.listen.0)?;
     let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
-    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    warn_of_seen_passwords(&place, &settings.coordination, &settings.broker, origin);
+    warn_of_seen_password(&settings.intake.url, "intake", origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     data_dir.prepare()?;
-    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let mut open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    broker::attach(&settings.broker, &mut open).await?;
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let config = EngineConfig {
+    let notifications = notifications::config(&settings.notify, origin, &host)?;
+    let mut config = EngineConfig {
+        notifications: Some(notifications),
         member_ttl: settings.coordination.ttl.get(),
         submit_quota: settings.api.submit_quota.0,
         secret_cipher: Some(cipher),
         encrypt_payloads: settings.store.encrypt_payloads.0,
+        intake: broker::intake(&settings.intake)?,
         ..EngineConfig::default()
     };
+    logging::configure(&settings.log, &mut config);
     let engine = engine::start(config.clone(), Duties::OwnCommits, &host, &open, participation).await?;
     secrets::warn_of_missing_keys(&config, &*open.store).await;
     let token = admin_token::ensure(&open, &data_dir, &engine, args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
+    let api = api.configured_by(args.data_dir.report(&around, &args.settings));
     let api = oidc::trusting(api.limited_to(rate_limits(&settings.api)), provider)?;
     let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
@@ -81,7 +89,9 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     tell_commands(&data_dir, &announced, socket);
     let config_file = around.file.as_ref().map(|file| file.path.as_path());
     let store = Some(&place);
-    Welcome { data_dir: &data_dir, store, config_file, url: &url, token, manual_clock: None }.print()?;
+    let dashboard = &format!("{url}{DASHBOARD_PATH}");
+    Welcome { data_dir: &data_dir, store, config_file, url: &url, dashboard, token, manual_clock: None }
+        .print()?;
     tracing::info!(%address, store = %place, "taking requests");
     warn_of_token(token, &data_dir);
     let exit = node.until_stopped(&mut signals).await;

@@ -2,6 +2,7 @@
 
 use crate::store::OpenStore;
 use anyhow::Context;
+use punctual_api::MergePatches;
 use punctual_config::exit::CliError;
 use punctual_core::ports::{Host, Store, StoreError};
 use punctual_core::time::Timestamp;
@@ -21,9 +22,10 @@ pub async fn start(
     open: &OpenStore,
     participation: Option<ClusterParticipation>,
 ) -> anyhow::Result<Arc<Engine>> {
+    let config = EngineConfig { job_patches: Some(Arc::new(MergePatches)), ..config };
     let config = if open.is_embedded { config } else { config.sharing_store(duties) };
-    let engine =
-        Engine::in_cluster(config, host.clone(), open.store.clone(), open.wakes.clone(), participation);
+    let (store, ready_queue) = (open.store.clone(), open.ready_queue.clone());
+    let engine = Engine::in_cluster(config, host.clone(), store, ready_queue, participation);
     engine.start().await.map_err(|error| no_clock(&error))?;
     // If only this process uses the store, the embedded workers of earlier processes ended with them: their
     // work need not wait for the lease. On a shared store they may be alive in another process.

@@ -3,6 +3,7 @@
 use super::repeats::Limited;
 use punctual_config::exit::CliError;
 use punctual_config::{LogFormat, LogSettings};
+use punctual_engine::EngineConfig;
 use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::fmt::format::{self, JsonFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -25,6 +26,13 @@ pub fn start(settings: &LogSettings) -> Result<(), CliError> {
         }
     };
     started.map_err(|error| CliError::cannot_start(format!("cannot start the log: {error}")))
+}
+
+/// What the engine writes into the log besides its own events. People who read text use the command line for that.
+pub fn configure(settings: &LogSettings, config: &mut EngineConfig) {
+    let is_json = settings.format == LogFormat::Json;
+    config.log_executions = is_json && settings.executions.0;
+    config.log_output = is_json && settings.output.0;
 }
 
 /// Standard error, which may be on a full disk or a closed pipe: the server continues without it.

@@ -14,6 +14,7 @@ mod manual_clock;
 #[cfg(test)]
 mod multi_node;
 mod node;
+mod notifications;
 mod oidc;
 mod repeats;
 mod retention;
@@ -32,6 +33,7 @@ pub use listener::node_info;
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
+use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, PasswordArg, StorePlace};
@@ -40,15 +42,19 @@ use anyhow::Context;
 use engine::store_time;
 use listener::{limits, listen_before_creating, rate_limits};
 use node::{AfterDrain, Node};
-use punctual_api::{Api, Listeners, NodeInfo};
+use punctual_api::{Api, DASHBOARD_PATH, Listeners, LoginLink, NodeInfo};
 use punctual_client::host;
 use punctual_config::data_dir::{self, Announced, DataDir, DataDirArgs};
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{CoordinationSettings, Flags, LogSettings, ServeSettings, Surroundings};
+use punctual_config::{
+    BrokerSettings, BrokerUrl, CoordinationSettings, Flags, LogSettings, ServeSettings, Surroundings,
+    TimeSettings,
+};
 use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
 use punctual_worker::Worker;
 use signals::StopSignals;
+use std::io::IsTerminal;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -77,7 +83,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let settings = around.read(&args.settings)?;
     settings.check()?;
     allowed::check(&settings.worker)?;
-    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
@@ -91,14 +97,18 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         hidden.push(directory.clone());
     }
     let web_calls = http::executor(&settings.worker, origin, &host)?;
+    let mut notifications = notifications::config(&settings.notify, origin, &host)?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
-    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    warn_of_seen_passwords(&place, &settings.coordination, &settings.broker, origin);
+    warn_of_seen_password(&settings.events.url, "events", origin);
+    warn_of_seen_password(&settings.intake.url, "intake", origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
     // After the directories exist: what commands must not read is looked up.
     let executors = worker::executors(&settings.worker, web_calls, hidden, &host).await?;
     let logs = settings.logs.total_size_max;
-    let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
+    let mut open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
+    broker::attach(&settings.broker, &mut open).await?;
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(
         &open,
@@ -113,6 +123,13 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         Some(secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?);
     config.encrypt_payloads = settings.store.encrypt_payloads.0;
     config.submit_quota = settings.api.submit_quota.0;
+    logging::configure(&settings.log, &mut config);
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
+    let url = settings.oidc.public_url.as_ref().map(|url| url.0.clone());
+    notifications.public_url.get_or_insert(url.unwrap_or_else(|| transport.url(address)));
+    config.notifications = Some(notifications);
+    config.events = broker::events(&settings.events)?;
+    config.intake = broker::intake(&settings.intake)?;
     if driven.is_some() {
         // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
@@ -125,13 +142,18 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let mut node = Node::new(settings.worker.drain_grace.get());
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
     let mut api = api_of(&engine, &host, &node, info).noticing(config_mismatch).open_to(transport.web());
+    api = api.configured_by(args.data_dir.report(&around, &args.settings));
     api = oidc::trusting(api.limited_to(rate_limits(&settings.api)), provider)?;
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
-    let address = listener.local_addr().context("cannot read the address of the listener")?;
     transport.warn_if_exposed(address);
     let (url, announced) = (transport.url(address), transport.announced(address));
+    let mut dashboard = format!("{url}{DASHBOARD_PATH}");
+    if let Some(link) = login_link(&data_dir, &host) {
+        dashboard = link.address(&dashboard);
+        api = api.greeting(link);
+    }
     let (socket, bound) = oneshot::channel();
     let listeners = Listeners::new(listener, Some(bound));
     let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
@@ -150,6 +172,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         store: (!open.is_embedded).then_some(&place),
         config_file: around.file.as_ref().map(|file| file.path.as_path()),
         url: &url,
+        dashboard: &dashboard,
         token,
         manual_clock: is_driven.then_some(now),
     }
@@ -176,11 +199,12 @@ pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
 }
 
 /// The first steps of every role.
-fn begin(log: &LogSettings, unknown: &[String]) -> anyhow::Result<(StopSignals, Host)> {
+fn begin(log: &LogSettings, time: &TimeSettings, unknown: &[String]) -> anyhow::Result<(StopSignals, Host)> {
     logging::start(log)?;
     for unknown in unknown {
         tracing::warn!("{unknown}");
     }
+    crate::zones::install(time)?;
     let signals = StopSignals::listen().context("cannot listen for signals")?;
     raise_open_files_limit();
     Ok((signals, host::this_machine().context("cannot read randomness")?))
@@ -202,6 +226,13 @@ fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
 }
 
 /// The part of this process's API that all roles have in common.
+/// A link that logs a browser in, for the person at this terminal. Nobody else sees it: output that a service manager
+/// collects contains no secrets.
+fn login_link(data_dir: &DataDir, host: &Host) -> Option<LoginLink> {
+    let token = data_dir.token().ok().flatten().filter(|_| std::io::stdout().is_terminal())?;
+    LoginLink::new(token, host.clock.monotonic()).ok()
+}
+
 fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api {
     Api::new(engine.clone(), host.clock.clone())
         .on_node(info)
@@ -249,10 +280,22 @@ fn warn_of_token(token: AdminToken, data_dir: &DataDir) {
 fn warn_of_seen_passwords(
     place: &StorePlace,
     coordination: &CoordinationSettings,
+    broker: &BrokerSettings,
     origin: impl Fn(&str) -> String,
 ) {
-    let of_coordination = coordination.url.seen_password(&origin("coordination.url"));
-    for warning in place.warnings(&origin("store.url")).into_iter().chain(of_coordination) {
+    let of_services = [
+        coordination.url.seen_password(&origin("coordination.url")),
+        broker.url.seen_password(&origin("broker.url"), "broker.password_file or PUNCTUAL_BROKER"),
+    ];
+    for warning in place.warnings(&origin("store.url")).into_iter().chain(of_services.into_iter().flatten()) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// The same for the broker in a table of the settings.
+fn warn_of_seen_password(url: &BrokerUrl, table: &str, origin: impl Fn(&str) -> String) {
+    let instead = format!("{table}.password_file or PUNCTUAL_{}", table.to_uppercase());
+    if let Some(warning) = url.seen_password(&origin(&format!("{table}.url")), &instead) {
         tracing::warn!("{warning}");
     }
 }

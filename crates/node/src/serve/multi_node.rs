@@ -7,8 +7,8 @@ use punctual_core::cluster::Card;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus};
 use punctual_core::ports::{
-    Clock, Coordination, CoordinationError, Heard, HeldLease, Host, Joining, Lane, LeaseName, MemberId,
-    MembershipTable, Roster, Standing, Store, StoreError, Take, Task, Wakes,
+    Clock, Coordination, CoordinationError, HeldLease, Host, Joining, LeaseName, MemberId, MembershipTable,
+    ReadyHint, ReadyQueue, ReadyQueueError, Roster, Standing, Store, Take, Task,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
@@ -47,8 +47,8 @@ impl SharedStore {
     }
 
     /// One more process.
-    async fn engine(&self, config: EngineConfig, wakes: Option<Arc<dyn Wakes>>) -> Arc<Engine> {
-        let engine = Engine::among_others(config, self.host.clone(), self.store.clone(), wakes);
+    async fn engine(&self, config: EngineConfig, ready_queue: Option<Arc<dyn ReadyQueue>>) -> Arc<Engine> {
+        let engine = Engine::among_others(config, self.host.clone(), self.store.clone(), ready_queue);
         engine.start().await.unwrap();
         tokio::spawn(engine.clone().run());
         engine
@@ -115,14 +115,14 @@ async fn submit(engine: &Engine, schedule: Schedule) -> JobId {
 
 /// Carries wake-ups between the engines of one test, as a database does between processes.
 struct WakeLine {
-    words: broadcast::Sender<BTreeSet<Lane>>,
-    heard: Mutex<broadcast::Receiver<BTreeSet<Lane>>>,
+    words: broadcast::Sender<ReadyHint>,
+    heard: Mutex<broadcast::Receiver<ReadyHint>>,
     told: AtomicUsize,
     asked: AtomicUsize,
 }
 
 impl WakeLine {
-    fn new(words: &broadcast::Sender<BTreeSet<Lane>>) -> Arc<Self> {
+    fn new(words: &broadcast::Sender<ReadyHint>) -> Arc<Self> {
         Arc::new(WakeLine {
             words: words.clone(),
             heard: Mutex::new(words.subscribe()),
@@ -133,22 +133,23 @@ impl WakeLine {
 }
 
 #[async_trait::async_trait]
-impl Wakes for WakeLine {
-    async fn tell(&self, lanes: BTreeSet<Lane>) -> Result<(), StoreError> {
+impl ReadyQueue for WakeLine {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn publish(&self, hint: ReadyHint) -> Result<(), ReadyQueueError> {
         self.told.fetch_add(1, Ordering::Relaxed);
-        let _ = self.words.send(lanes);
+        let _ = self.words.send(hint);
         Ok(())
     }
 
-    async fn heard(&self) -> Result<Heard, StoreError> {
+    async fn receive(&self) -> Result<ReadyHint, ReadyQueueError> {
         // The connection has just been made.
         if self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
-            return Ok(Heard::Anything);
+            return Ok(ReadyHint::AnyLane);
         }
-        match self.heard.lock().await.recv().await {
-            Ok(lanes) => Ok(Heard::Queued(lanes)),
-            Err(_) => Ok(Heard::Anything),
-        }
+        Ok(self.heard.lock().await.recv().await.unwrap_or(ReadyHint::AnyLane))
     }
 }
 
@@ -159,16 +160,20 @@ struct Dead {
 }
 
 #[async_trait::async_trait]
-impl Wakes for Dead {
-    async fn tell(&self, _: BTreeSet<Lane>) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable("the line is down".to_owned()))
+impl ReadyQueue for Dead {
+    fn kind(&self) -> &'static str {
+        "memory"
     }
 
-    async fn heard(&self) -> Result<Heard, StoreError> {
+    async fn publish(&self, _: ReadyHint) -> Result<(), ReadyQueueError> {
+        Err(ReadyQueueError::Unavailable("the line is down".to_owned()))
+    }
+
+    async fn receive(&self) -> Result<ReadyHint, ReadyQueueError> {
         // It worked once, and then it broke.
         match self.asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Ok(Heard::Anything),
-            _ => Err(StoreError::Unavailable("the line is down".to_owned())),
+            0 => Ok(ReadyHint::AnyLane),
+            _ => Err(ReadyQueueError::Unavailable("the line is down".to_owned())),
         }
     }
 }

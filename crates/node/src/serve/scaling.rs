@@ -8,6 +8,7 @@ mod web;
 pub use file::Hook;
 use file::HookTarget;
 
+use punctual_core::cluster_pause::is_paused;
 use punctual_core::limits;
 use punctual_core::ports::{Host, StoreError};
 use punctual_core::scaling::{QueueLoad, TriggerWatch};
@@ -67,7 +68,7 @@ async fn look(hooks: &mut [ActiveHook], engine: &Engine, host: &Host) -> Result<
     let paused = store.paused_queues().await?;
     let mut depths = store.depths().await?;
     // Work in a paused queue waits for a resume, not for workers.
-    depths.retain(|depth| !paused.iter().any(|paused| paused.queue == depth.lane.queue()));
+    depths.retain(|depth| !is_paused(&paused, depth.lane.queue()));
     let sessions = store.sessions().await?;
     for ActiveHook { hook, watch, telling } in hooks {
         let load = QueueLoad::of(hook.queue.as_deref(), &depths, &sessions, engine.now());

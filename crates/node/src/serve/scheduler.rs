@@ -7,8 +7,13 @@ use super::listener::node_info;
 use super::node::Node;
 use super::scaling::{self, Hook};
 use super::transport::Transport;
-use super::{api_of, begin, config_mismatch, engine, retention, warn_of_seen_passwords};
+use super::{
+    api_of, begin, config_mismatch, engine, logging, notifications, retention, warn_of_seen_password,
+    warn_of_seen_passwords,
+};
+use crate::broker;
 use crate::coordination;
+use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::{Listeners, ServerLimits};
@@ -30,6 +35,8 @@ pub struct SchedulerArgs {
     settings: Flags<SchedulerRoleSettings>,
     #[command(flatten)]
     password: PasswordArg,
+    #[command(flatten)]
+    secrets_key: SecretsKeyArg,
 }
 
 pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit> {
@@ -38,18 +45,27 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let settings = around.read(&args.settings)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("scheduler")?;
-    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let hooks = Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let origin = |key: &str| around.origin(&args.settings, key);
     let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
     let mut transport = Transport::of(&settings.listener, None, origin)?.checked(address)?;
-    warn_of_seen_passwords(&place, &settings.coordination, origin);
-    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    warn_of_seen_passwords(&place, &settings.coordination, &settings.broker, origin);
+    warn_of_seen_password(&settings.events.url, "events", origin);
+    let mut open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    broker::attach(&settings.broker, &mut open).await?;
     let listener = transport.listen(address, "--health-listen").await?;
     let info =
         node_info(&open, &settings.coordination, &["scheduler"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let config = retention::config(&settings.scheduler, &settings.coordination);
+    let mut config = retention::config(&settings.scheduler, &settings.coordination);
+    // For the secrets of channels.
+    config.secret_cipher =
+        Some(secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?);
+    config.encrypt_payloads = settings.store.encrypt_payloads.0;
+    config.notifications = Some(notifications::config(&settings.notify, origin, &host)?);
+    logging::configure(&settings.log, &mut config);
+    config.events = broker::events(&settings.events)?;
     let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());

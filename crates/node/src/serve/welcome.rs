@@ -1,5 +1,5 @@
 //! The message of a server when it is ready: its addresses and files, and what to try next. Contains no
-//! secrets.
+//! secrets, except for a link on a terminal that logs one browser in.
 
 use super::admin_token::AdminToken;
 use crate::store::StorePlace;
@@ -16,6 +16,8 @@ pub struct Welcome<'a> {
     pub config_file: Option<&'a Path>,
     /// Where it listens.
     pub url: &'a str,
+    /// The address of the dashboard; on a terminal, one that logs the first browser in.
+    pub dashboard: &'a str,
     pub token: AdminToken,
     /// The time of a manual clock.
     pub manual_clock: Option<Timestamp>,
@@ -70,6 +72,7 @@ impl Welcome<'_> {
             ("clock", format!("manual, at {now}; advance it with punctual clock advance 1h{option}"))
         }));
         lines.extend([
+            ("ui", self.dashboard.to_owned()),
             ("docs", format!("{}/docs", self.url)),
             ("try", format!("punctual job submit hello --type noop --wait{option}")),
             ("", format!("punctual job list{option}")),

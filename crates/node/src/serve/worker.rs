@@ -5,7 +5,8 @@ use super::engine::store_time;
 use super::listener::{host_name, node_info};
 use super::node::{AfterDrain, Node};
 use super::transport::Transport;
-use super::{api_of, begin, config_mismatch, engine, warn_of_seen_passwords};
+use super::{api_of, begin, config_mismatch, engine, logging, warn_of_seen_passwords};
+use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
@@ -90,10 +91,10 @@ async fn on_store(
         }
         .into());
     }
-    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
     let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
-    warn_of_seen_passwords(&place, &settings.coordination, origin);
+    warn_of_seen_passwords(&place, &settings.coordination, &settings.broker, origin);
     let mut transport = Transport::of(&settings.listener, None, origin)?;
     if let Some(address) = &settings.health.listen {
         transport = transport.checked(&address.0)?;
@@ -102,7 +103,8 @@ async fn on_store(
     hidden.push(data_dir.path().to_owned());
     let web_calls = super::http::executor(&settings.worker, origin, &host)?;
     let executors = executors(&settings.worker, web_calls, hidden, &host).await?;
-    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    let mut open = store::open(&place, settings.logs.total_size_max, &host).await?;
+    broker::attach(&settings.broker, &mut open).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(transport.listen(&address.0, "--health-listen").await?),
         None => None,
@@ -110,12 +112,13 @@ async fn on_store(
     let info =
         node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let engine_config = EngineConfig {
+    let mut engine_config = EngineConfig {
         member_ttl: settings.coordination.ttl.get(),
         secret_cipher: Some(cipher),
         encrypt_payloads: settings.store.encrypt_payloads.0,
         ..EngineConfig::default()
     };
+    logging::configure(&settings.log, &mut engine_config);
     let engine =
         engine::start(engine_config.clone(), Duties::OwnCommits, &host, &open, participation).await?;
     secrets::warn_of_missing_keys(&engine_config, &*open.store).await;
@@ -161,7 +164,7 @@ async fn on_server(
         .into());
     }
     let client = args.connect.client_within(around)?;
-    let (mut signals, host) = begin(&settings.log, unknown)?;
+    let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
     let mut hidden = args.connect.secret_files(around);
     hidden.extend(around.secret_files(&args.settings));

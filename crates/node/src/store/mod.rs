@@ -15,7 +15,7 @@ use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{quoted, tell};
 use punctual_config::store_url::{Dialect, Password, ServerUrl, StoreUrl};
 use punctual_config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
-use punctual_core::ports::{Host, MembershipTable, Store, Wakes};
+use punctual_core::ports::{Host, MembershipTable, ReadyQueue, Store};
 use punctual_store::data_migration::{DataMigrationError, StoreAddress};
 use punctual_store::mysql::MySqlOptions;
 use punctual_store::postgres::PostgresOptions;
@@ -202,8 +202,8 @@ pub struct OpenStore {
     pub store: Arc<dyn Store>,
     /// For coordination with the processes that share it; `None` if only this process uses it.
     pub shared: Option<SharedSide>,
-    /// Wake-ups between the processes that share it, where the store has them.
-    pub wakes: Option<Arc<dyn Wakes>>,
+    /// The hints between the processes that share it: the broker's, or the store's where it has them.
+    pub ready_queue: Option<Arc<dyn ReadyQueue>>,
     /// `sqlite`, `postgres` or `mysql`.
     pub kind: &'static str,
     pub schema_version: usize,
@@ -293,7 +293,7 @@ fn open_sqlite(
     Ok(OpenStore {
         store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
         shared: None,
-        wakes: None,
+        ready_queue: None,
         kind: "sqlite",
         schema_version: SqliteStore::schema_version(),
         is_embedded: true,

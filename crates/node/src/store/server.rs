@@ -66,12 +66,12 @@ async fn open_postgres(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, 
         OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
         OpenError::Database { source, .. } => unreachable(place, source),
     })?;
-    let wakes = store.wakes();
+    let ready_queue = store.ready_queue();
     let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
     let store = Arc::new(store);
     Ok(OpenStore {
         shared: Some(SharedSide { membership_table: store.clone(), cluster }),
-        wakes: Some(wakes),
+        ready_queue: Some(ready_queue),
         store,
         kind: place.url.dialect.word(),
         schema_version: PostgresStore::schema_version(),
@@ -91,7 +91,7 @@ async fn open_mysql(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, Cli
     Ok(OpenStore {
         shared: Some(SharedSide { membership_table: store.clone(), cluster }),
         // It has no wake-ups between processes: they scan for each other's work.
-        wakes: None,
+        ready_queue: None,
         store,
         kind: place.url.dialect.word(),
         schema_version: MySqlStore::schema_version(),

@@ -6,7 +6,8 @@ use punctual_config::ServeSettings;
 use punctual_shim::containment::{ContainmentMode, InForce, trial};
 use punctual_shim::sandbox::Sandboxes;
 
-use punctual_core::recurrence::tzdb_version;
+use punctual_core::recurrence::{bundled_tzdb_version, install_zones};
+use punctual_node::zones;
 use punctual_worker::process::protocol::{CommandEnd, How};
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
@@ -29,14 +30,33 @@ const CLOCK_KEEPERS: [(&str, &str); 5] = [
 /// `hidden` are the files and directories of the server that commands must not read; `served` are the types of
 /// commands that the worker of the running server accepts.
 pub async fn check(settings: &ServeSettings, served: &[String], hidden: Vec<PathBuf>) -> Vec<Finding> {
-    let mut findings = vec![
-        clock_keeper(),
-        Finding::good("time zones", format!("tzdata {} is built in", tzdb_version())),
-        isolation::user(&settings.worker),
-        open_files(settings),
-    ];
+    let mut findings =
+        vec![clock_keeper(), time_zones(settings), isolation::user(&settings.worker), open_files(settings)];
     findings.extend(commands(settings, served, hidden).await);
     findings
+}
+
+/// The data of `time.tzdata_dir` is checked as a server would use it.
+fn time_zones(settings: &ServeSettings) -> Finding {
+    let built_in = bundled_tzdb_version();
+    let Some(directory) = &settings.time.tzdata_dir else {
+        return Finding::good("time zones", format!("tzdata {built_in} is built in"));
+    };
+    let place = directory.display();
+    let used = zones::read(directory).map_err(|error| error.to_string()).and_then(|files| {
+        let version = files.version.clone();
+        install_zones(files).map(|()| version).map_err(|error| error.to_string())
+    });
+    match used {
+        Ok(version) => {
+            Finding::good("time zones", format!("tzdata {version} of {place}; {built_in} is built in"))
+        }
+        Err(error) => Finding::failed(
+            "time zones",
+            format!("time.tzdata_dir {place} cannot be used: {error}"),
+            "name a directory with compiled time zone data, such as /usr/share/zoneinfo, or remove the setting",
+        ),
+    }
 }
 
 fn clock_keeper() -> Finding {

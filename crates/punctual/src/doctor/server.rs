@@ -3,9 +3,10 @@
 use super::files::Here;
 use super::finding::Finding;
 use super::missed;
+use punctual_cli::pause::told;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, QueueBody,
-    SecretBody, StatsBody, WorkerSessionBody, WorkerState, host,
+    Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, PauseBody,
+    QueueBody, SecretBody, StatsBody, WorkerSessionBody, WorkerState, host,
 };
 use punctual_config::connect::{ServerConnect, Way};
 use punctual_config::{exit, output};
@@ -314,6 +315,7 @@ async fn work(client: &Client) -> Vec<Finding> {
         };
         Ok::<_, ClientError>(vec![
             handlers(&stats, scheduled, &workers, has_own_worker),
+            cluster_pause(stats.pause.as_ref()),
             paused_queues(&held),
             dead_letters(&dead),
             missed::check(client, stats.now).await?,
@@ -334,7 +336,7 @@ fn handlers(
     workers: &[WorkerSessionBody],
     has_own_worker: bool,
 ) -> Finding {
-    let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
+    let waiting = stats.queues.iter().filter(|lane| lane.queued > 0 || lane.waiting > 0);
     let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
     let wanted: LanePairs = waiting.chain(scheduled).collect();
     // A worker that is paused, drains or refuses work gets no new work.
@@ -384,6 +386,13 @@ fn handlers(
     Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
 }
 
+fn cluster_pause(pause: Option<&PauseBody>) -> Finding {
+    match pause {
+        None => Finding::good("pause", "the cluster is not paused"),
+        Some(pause) => Finding::warning("pause", told(pause), "`punctual unpause` resumes it"),
+    }
+}
+
 fn paused_queues(held: &[QueueBody]) -> Finding {
     let unreadable = held.iter().find_map(|queue| Some((&queue.queue, queue.unreadable.as_ref()?)));
     if let Some((queue, reason)) = unreadable {
@@ -411,7 +420,7 @@ fn dead_letters(count: &str) -> Finding {
 
 /// Work in paused queues does not wait for a worker; paused queues have their own finding.
 fn queued_work(stats: &StatsBody, paused: &[String]) -> Finding {
-    let lanes = stats.queues.iter().filter(|lane| !paused.contains(&lane.queue));
+    let lanes = stats.queues.iter().filter(|lane| stats.pause.is_none() && !paused.contains(&lane.queue));
     let late = lanes.filter_map(|lane| {
         let waited = stats.now.since(lane.oldest_queued_at?);
         (waited > WAITED_LONG)
@@ -508,6 +517,8 @@ mod tests {
             answering: true,
             others_unknown: false,
             coordination: "store".to_owned(),
+            ready_queue: String::new(),
+            ready_queue_connected: false,
             warnings: warnings.iter().map(|warning| (*warning).to_owned()).collect(),
         };
         let lonely = NodeBody { others_unknown: true, ..node(&["api"], false, &["no answer"]) };

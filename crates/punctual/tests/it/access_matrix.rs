@@ -42,6 +42,7 @@ fn named(path: &str) -> String {
     path.replace("/jobs/{id}", &format!("/jobs/{JOB}"))
         .replace("/executions/{id}", &format!("/executions/{JOB}.1.1"))
         .replace("/worker/sessions/{id}", "/worker/sessions/7")
+        .replace("{operation_id}", JOB)
         .replace("{queue}", "q")
         .replace(['{', '}'], "x")
 }

@@ -107,7 +107,10 @@ async fn a_body_needs_a_content_type() {
         let Asked { method, path, body, .. } = operation;
         let body = body.as_ref().map(ToString::to_string).unwrap_or_default();
         let request = server.request(method.clone(), path).body(body);
+        let twice = request.try_clone().expect("a text").header("Content-Type", "application/json");
         let status = request.send().await.expect("an answer").status();
         assert_eq!(status.as_u16(), 415, "{method} {path}");
+        let twice = twice.header("Content-Type", "text/plain").send().await.expect("an answer");
+        assert_eq!(twice.status().as_u16(), 400, "{method} {path} with two");
     }
 }

@@ -249,7 +249,7 @@ async fn a_cancelled_job_is_waited_for_until_nothing_of_it_runs() {
 #[test]
 fn what_is_missing_is_named_with_all_its_choices() {
     for (line, choices) in [
-        ("schedule preview", "<--cron <EXPRESSION>|--every <INTERVAL>>"),
+        ("schedule preview", "<--cron <EXPRESSION>|--every <INTERVAL>|--rrule <RULE>>"),
         ("clock advance", "<DURATION|--to <TIME>>"),
         ("clock jump", "<DURATION|--to <TIME>>"),
         ("dlq redrive", "<OCCURRENCE|--all|--job <JOB>|--name <NAME>"),

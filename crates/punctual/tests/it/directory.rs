@@ -43,7 +43,7 @@ async fn a_token_is_created_with_a_secret_that_is_never_shown_again() {
         json!({
             "token_id": id, "name": "deploy", "role": "submitter", "user_id": null, "owner_id": "team",
             "all_owners": false, "queues": ["mail-*"], "job_types": [],
-            "permissions": ["jobs:read", "payload:read", "jobs:write", "server:read", "secrets:read"],
+            "permissions": ["jobs:read", "payload:read", "jobs:write", "server:read", "secrets:read", "notifications:read"],
         })
     );
     let shown = server.get(&location).await.1;

@@ -83,7 +83,7 @@ async fn all_open_executions_of_a_job_are_listed_page_by_page() {
         .submit(json!({"name": "many", "job_type": "nobody", "cron_expression": "0 0 1 1 *", "overlap_policy": "ALLOW"}))
         .await;
     for _ in 0..OPEN {
-        client.trigger(job, TriggerRequest { despite_overlap: true }).await.unwrap();
+        client.trigger(job, TriggerRequest { despite_overlap: true, payload: None }).await.unwrap();
     }
     let (mut pages, mut listed, mut cursor) = (0, Vec::new(), None::<String>);
     loop {

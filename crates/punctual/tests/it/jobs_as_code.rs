@@ -412,5 +412,60 @@ fn the_schema_is_printed() {
     let output = Command::new(BINARY).arg("schema").output().unwrap();
     let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(schema["$defs"]["SubmitJob"]["properties"]["cron_expression"].is_object());
-    assert_eq!(schema["anyOf"][0]["required"], json!(["jobs"]));
+    assert_eq!(schema["anyOf"][0]["anyOf"][0]["required"], json!(["jobs"]));
+}
+
+const WITH_NOTIFICATIONS: &str = "
+channels:
+- {name: ops, type: webhook, url: 'https://example.org/hook'}
+- {name: chat, type: slack, url: {$secret: slack-url}}
+rules:
+- {name: backups, events: [failed, missed], channels: [chat], match: {tags: [backup]}}
+silences:
+- {match: {tags: [backup]}, starts_at: '2026-01-01T00:00:00Z', ends_at: '2026-01-02T00:00:00Z', reason: over}
+jobs:
+- {name: invoices, job_type: noop, interval: 1h, notify: {on_failure: [ops, chat]}}
+";
+
+#[tokio::test]
+async fn channels_and_rules_of_a_file_are_applied_before_the_jobs_that_name_them() {
+    let (server, files) = (Server::start(), Files::new());
+    let secret = json!({"value": "https://hooks.slack.example/T0/private", "owners": ["*"]});
+    let request = server.request(reqwest::Method::PUT, "/api/v1/secrets/slack-url").json(&secret);
+    assert!(request.send().await.unwrap().status().is_success());
+    let file = files.write("jobs.yaml", WITH_NOTIFICATIONS);
+    let (code, planned, error) = ended(&server.cli(&["plan", "-f", &file]));
+    assert_eq!(code, 10, "{error}");
+    assert!(
+        planned.contains("+ channel chat (create)\n+ rule backups (create)\n+ invoices (create)"),
+        "{planned}"
+    );
+    assert!(planned.contains("notify: (none) → \"chat, ops (to be created)\""), "{planned}");
+    assert!(planned.ends_with("4 to create, 0 to update, 0 to delete, 1 unchanged\n"), "{planned}");
+    let applied = server.said(&["apply", "-f", &file]);
+    assert!(applied.ends_with("4 created, 0 updated, 0 deleted, 1 unchanged\n"), "{applied}");
+    assert_eq!(exit_code(&server, &["plan", "-f", &file]), 0);
+
+    // What the server has comes back as a file, without secret values, and means the same.
+    let silence = json!({"match": {"tags": ["backup"]}, "duration": "2h", "reason": "moving"}).to_string();
+    assert_eq!(server.post("/api/v1/notifications/silences", &silence).await.0, 201);
+    let exported = server.said(&["export"]);
+    assert!(exported.contains("$secret: slack-url") && exported.contains("reason: moving"), "{exported}");
+    assert!(!exported.contains("private"), "{exported}");
+    let exported = files.write("exported.yaml", &exported);
+    let (code, planned, error) = ended(&server.cli(&["plan", "-f", &exported]));
+    assert_eq!(code, 0, "{planned}{error}");
+
+    // A change names its fields, and a value that must be a reference is refused.
+    let changed = WITH_NOTIFICATIONS.replace("https://example.org/hook", "https://example.org/new");
+    let changed = files.write("changed.yaml", &changed.replace("[failed, missed]", "[failed]"));
+    let (_, planned, _) = ended(&server.cli(&["plan", "-f", &changed]));
+    assert!(planned.contains("url: \"https://example.org/hook\" → \"https://example.org/new\""), "{planned}");
+    assert!(planned.contains("~ rule backups (update)\n    events: "), "{planned}");
+    assert_eq!(exit_code(&server, &["apply", "-f", &changed]), 0);
+    assert_eq!(exit_code(&server, &["plan", "-f", &changed]), 0);
+    let plain =
+        WITH_NOTIFICATIONS.replace("{$secret: slack-url}", "'https://hooks.slack.example/T0/private'");
+    let (_, _, told) = ended(&server.cli(&["apply", "-f", &files.write("plain.yaml", &plain)]));
+    assert!(told.contains("channel 2 (chat): url must be a reference such as {$secret: NAME}"), "{told}");
 }

@@ -125,7 +125,7 @@ async fn a_login_with_a_wrong_token_says_so_and_sets_no_cookie() {
     let mut browser = Browser::new();
     let elsewhere = format!("token={}&next=//evil.example", server.token);
     let page = browser.submit(&at(&server, "/login"), &elsewhere).await;
-    assert_eq!(page.headers["location"], "/login");
+    assert_eq!(page.headers["location"], "/ui/");
     let request =
         browser.request(Method::POST, &at(&server, "/login")).header("sec-fetch-site", "same-origin");
     let page = browser.send(request.body("token=x")).await;

@@ -5,11 +5,10 @@ use crate::server::{PATIENCE, eventually};
 use punctual_client::host;
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{
-    Heard, Lane, Poll, SessionOpening, Store, StoreError, Wakes, WorkerAbout, WorkerPort,
+    Poll, ReadyHint, ReadyQueue, ReadyQueueError, SessionOpening, Store, WorkerAbout, WorkerPort,
 };
 use punctual_engine::{Duties, Engine, EngineConfig};
 use punctual_store::postgres::{PostgresOptions, PostgresStore};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,14 +24,18 @@ struct Silence {
 }
 
 #[async_trait::async_trait]
-impl Wakes for Silence {
-    async fn tell(&self, _: BTreeSet<Lane>) -> Result<(), StoreError> {
+impl ReadyQueue for Silence {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn publish(&self, _: ReadyHint) -> Result<(), ReadyQueueError> {
         Ok(())
     }
 
-    async fn heard(&self) -> Result<Heard, StoreError> {
+    async fn receive(&self) -> Result<ReadyHint, ReadyQueueError> {
         match self.asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Ok(Heard::Anything),
+            0 => Ok(ReadyHint::AnyLane),
             _ => std::future::pending().await,
         }
     }

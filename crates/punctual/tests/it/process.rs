@@ -190,9 +190,17 @@ async fn a_last_line_of_json_is_the_result() {
     };
     assert_eq!(result(&sized(limits::RESULT_BYTES_MAX)).await.unwrap().len(), limits::RESULT_BYTES_MAX);
     let execution = shell(&client, &sized(limits::RESULT_BYTES_MAX + 1)).await;
-    assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));
+    assert_eq!(execution.status, ExecutionStatus::Succeeded);
+    let cut: serde_json::Value = serde_json::from_str(execution.result.as_ref().unwrap().get()).unwrap();
+    assert_eq!(cut["truncated"], true);
+    assert!(cut["beginning"].as_str().unwrap().starts_with("\"xxx"), "{cut}");
     let notes = written(&client, &execution, LogStreamBody::Log).await;
     assert!(notes[0].contains("too long to be the result"), "{notes:?}");
+    // A job may want to fail instead.
+    let script = sized(limits::RESULT_BYTES_MAX + 1);
+    server.cli(&["job", "submit", "large", "--shell", &script, "--result-overflow", "fail", "--wait"]);
+    let shown = server.said(&["job", "show", "large"]);
+    assert!(shown.contains("more than 65536 bytes (result_overflow: fail)"), "{shown}");
     // Nested too deeply for readers of the page.
     let many = |sign: char| format!("head -c 30000 /dev/zero | tr '\\0' '{sign}'");
     let execution = shell(&client, &format!("{}; {}", many('['), many(']'))).await;

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// A browser with one page. Killed on drop.
-struct Chromium {
+pub struct Chromium {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -18,7 +18,7 @@ struct Chromium {
 
 impl Chromium {
     /// `None` without a browser, which is an error in CI.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         // These names lead to this machine, as they do when an attacker answers for them.
         let rules = "--host-resolver-rules=MAP evil.example 127.0.0.1";
         let started = Command::new("punctual-test-browser")
@@ -36,7 +36,7 @@ impl Chromium {
         Some(Chromium { child, input, output })
     }
 
-    fn ask(&mut self, command: Value) -> Result<Value, String> {
+    pub fn ask(&mut self, command: Value) -> Result<Value, String> {
         writeln!(self.input, "{command}").expect("the browser runs");
         let mut line = String::new();
         self.output.read_line(&mut line).expect("an answer");
@@ -47,24 +47,24 @@ impl Chromium {
         }
     }
 
-    fn done(&mut self, command: Value) -> Value {
+    pub fn done(&mut self, command: Value) -> Value {
         self.ask(command.clone()).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    fn open(&mut self, url: &str) -> Value {
+    pub fn open(&mut self, url: &str) -> Value {
         self.done(json!({"step": "open", "url": url}))
     }
 
-    fn fill(&mut self, field: &str, text: &str) {
+    pub fn fill(&mut self, field: &str, text: &str) {
         self.done(json!({"step": "fill", "field": field, "text": text}));
     }
 
     /// Clicks on something that leads to another page.
-    fn follow(&mut self, what: &str) -> Value {
+    pub fn follow(&mut self, what: &str) -> Value {
         self.done(json!({"step": "follow", "what": what}))
     }
 
-    fn evaluate(&mut self, script: &str) -> Value {
+    pub fn evaluate(&mut self, script: &str) -> Value {
         self.done(json!({"step": "evaluate", "script": script}))
     }
 
@@ -82,7 +82,7 @@ impl Chromium {
         self.open(url)["status"].clone()
     }
 
-    fn log_in(&mut self, origin: &str, token: &str) -> Value {
+    pub fn log_in(&mut self, origin: &str, token: &str) -> Value {
         self.open(&format!("{origin}/login?next=/docs"));
         self.fill("input[name=token]", token);
         self.follow("form[action='/login'] button")

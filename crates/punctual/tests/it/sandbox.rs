@@ -218,6 +218,10 @@ async fn a_command_cannot_read_or_write_the_data_directory() {
         try mount mount -t tmpfs none /mnt
         try 'mount namespace' unshare -m umount "$DATA"
         try 'user namespace' unshare -Urm umount "$DATA"
+        try device mknod "$TMPDIR/disk" b 8 0
+        # CAP_DAC_READ_SEARCH, CAP_SYS_MODULE, CAP_SYS_ADMIN, CAP_MKNOD
+        try 'rights that uncover files' sh -c \
+            '[ $((0x$(sed -n "s/^CapEff:[[:space:]]*//p" /proc/self/status) & 0x8210004)) -ne 0 ]'
         echo over"#;
     let ways = Way::all().into_iter().filter(|way| *way == Way::WithoutNamespaces || way.hides_files());
     for (way, server, _directory) in servers(ways.collect()) {
@@ -357,6 +361,48 @@ async fn files_with_secrets_are_hidden() {
         let script = format!("cat {0}; wc -c <{0}", key.display());
         let lines = said(&server.client(), json!({"script": script})).await;
         assert_eq!(lines, ["0"], "{way:?}");
+    }
+}
+
+/// The stages between the server and a command have the server's rights. Variables of a job, such as `LD_PRELOAD`, would
+/// let it run code there. `LD_DEBUG` shows which programs the dynamic linker has applied them to.
+#[tokio::test]
+async fn variables_of_a_job_affect_its_command_only() {
+    for (way, server, directory) in servers(Way::all()) {
+        let env = json!({"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": directory.path().join("trace")});
+        let lines = said(&server.client(), json!({"script": "echo $LD_DEBUG", "env": env})).await;
+        assert_eq!(lines, ["files"], "{way:?}");
+        let files = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        let is_trace = |path: &PathBuf| path.to_string_lossy().contains("/trace.");
+        let traces: Vec<String> =
+            files.filter(is_trace).map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        let lines: Vec<&str> = traces
+            .iter()
+            .flat_map(|trace| trace.lines())
+            .filter(|line| line.contains("initialize program:"))
+            .collect();
+        assert!(
+            !lines.is_empty() && lines.iter().all(|line| line.ends_with("program: sh")),
+            "{way:?}: {lines:?}"
+        );
+    }
+}
+
+/// A command that may write to a directory above them can move them, for the commands after it.
+#[tokio::test]
+async fn files_with_secrets_are_hidden_after_they_were_moved() {
+    for way in Way::separating() {
+        let directory = open_directory();
+        let [above, moved] = ["above", "moved"].map(|name| directory.path().join(name));
+        std::fs::create_dir(&above).unwrap();
+        std::fs::set_permissions(&above, Permissions::from_mode(0o777)).unwrap();
+        std::fs::write(above.join("signing.key"), "a key of enough letters to be one").unwrap();
+        let options = format!("--http-signing-key-file {}", above.join("signing.key").display());
+        let server = way.start(&directory.path().join("data"), &options);
+        let script = format!("mv {} {} && echo moved", above.display(), moved.display());
+        assert_eq!(said(&server.client(), json!({"script": script})).await, ["moved"], "{way:?}");
+        let script = format!("cat {0}; wc -c <{0}", moved.join("signing.key").display());
+        assert_eq!(said(&server.client(), json!({"script": script})).await, ["0"], "{way:?}");
     }
 }
 

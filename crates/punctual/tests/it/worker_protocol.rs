@@ -1,7 +1,6 @@
-//! Workers in other processes and languages: the protocol on the wire, the Python example, and the Rust SDK.
+//! Workers in other processes and languages: the protocol on the wire, and the Python example.
 
 use crate::server::{Server, answer, eventually};
-use punctual_client::worker::{Context, HandlerError, Worker, WorkerError};
 use punctual_client::{Client, ExecutionBody, ExecutionStatus, JobBody};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -11,11 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
-use tokio::sync::{mpsc, oneshot};
-
-#[path = "../../../client/examples/worker.rs"]
-#[expect(dead_code, reason = "its main is for people; a test runs the worker itself")]
-mod example;
+use std::time::Duration;
 
 /// A lease that ends soon, for workers that are killed; and one that outlasts any delay of a busy machine.
 const SHORT_LEASE_SECS: &str = "2";
@@ -220,6 +215,39 @@ async fn every_outcome_can_be_reported() {
 }
 
 #[tokio::test]
+async fn a_handler_chooses_when_it_runs_again() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job = server.submit(json!({"name": "raw", "max_retries": 1})).await;
+    for (turn, end) in [
+        json!({"session": session, "outcome": "snoozed", "snooze": "1ms"}),
+        json!({"session": session, "outcome": "failed", "error": "busy", "retry_after": "1h"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut report =
+            lease(&only(poll(&server, session, turn as u64 + 1, json!({"wait_secs": 20})).await));
+        report.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+        let (_, answers) = say(&server, "report", json!({"reports": [report.clone()]})).await;
+        assert_eq!(answers, json!({"answers": ["accepted"]}), "{end}");
+        let (_, answers) = say(&server, "report", json!({"reports": [report]})).await;
+        assert_eq!(answers, json!({"answers": ["already_accepted"]}), "{end}");
+    }
+    let executions = server.client().executions(job, None, None).await.unwrap().items;
+    let seen: Vec<_> = executions.iter().map(|one| (one.attempt_number, one.status)).collect();
+    let expected =
+        [(3, ExecutionStatus::Waiting), (2, ExecutionStatus::Failed), (1, ExecutionStatus::Snoozed)];
+    assert_eq!(seen, expected);
+    let chosen: Vec<bool> = executions.iter().map(|one| one.chosen_by_handler).collect();
+    assert_eq!(chosen, [true, true, false]);
+    let wait = executions[0].available_at.since(executions[1].completed_at.unwrap());
+    assert!(wait >= Duration::from_secs(3_600), "the policy would have waited a minute, not {wait:?}");
+    let explained = server.client().explain(job).await.unwrap().summary;
+    assert!(explained.contains("retry 1 of 1, at a time chosen by the handler"), "{explained}");
+}
+
+#[tokio::test]
 async fn a_failure_that_no_retry_can_mend_is_final() {
     let server = Server::start();
     let session = open(&server).await;
@@ -321,6 +349,15 @@ async fn bad_bodies_are_refused_by_field() {
         ("report", report(json!({"outcome": "succeeded", "error": "e"})), "reports[0].error"),
         ("report", report(json!({"outcome": "timed_out", "retryable": true})), "reports[0].retryable"),
         ("report", report(json!({"outcome": "succeeded", "started_at": "noon"})), "reports[0].started_at"),
+        ("report", report(json!({"outcome": "snoozed"})), "reports[0].snooze"),
+        ("report", report(json!({"outcome": "snoozed", "snooze": "367d"})), "reports[0].snooze"),
+        ("report", report(json!({"outcome": "succeeded", "snooze": "1m"})), "reports[0].snooze"),
+        ("report", report(json!({"outcome": "timed_out", "retry_after": "1m"})), "reports[0].retry_after"),
+        (
+            "report",
+            report(json!({"outcome": "failed", "error": "e", "retry_at": "2999-01-01T00:00:00Z"})),
+            "reports[0].retry_at",
+        ),
         ("notes", json!({"session": session}), "notes"),
         ("notes", note(json!({})), "notes[0].progress"),
         ("notes", note(json!({"progress": {}})), "notes[0].progress"),
@@ -417,7 +454,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python")
 }
 
-async fn finished(client: &Client, job: JobId) -> JobBody {
+pub async fn finished(client: &Client, job: JobId) -> JobBody {
     eventually("the job is finished", async || client.job(job).await.unwrap().is_finished()).await;
     client.job(job).await.unwrap()
 }
@@ -426,7 +463,7 @@ async fn executions(client: &Client, job: JobId) -> Vec<ExecutionBody> {
     client.executions(job, None, None).await.unwrap().items
 }
 
-async fn only_execution(client: &Client, job: JobId) -> ExecutionBody {
+pub async fn only_execution(client: &Client, job: JobId) -> ExecutionBody {
     let mut executions = executions(client, job).await;
     assert_eq!(executions.len(), 1, "{executions:?}");
     executions.remove(0)
@@ -444,7 +481,7 @@ async fn runs_on(client: &Client, job: JobId, worker: &str) {
 #[test]
 fn the_python_worker_is_as_short_as_promised() {
     let text = std::fs::read_to_string(examples().join("worker.py")).unwrap();
-    assert!(text.lines().count() <= 85, "{} lines", text.lines().count());
+    assert!(text.lines().count() <= 90, "{} lines", text.lines().count());
 }
 
 #[tokio::test]
@@ -619,72 +656,4 @@ async fn a_python_worker_that_is_told_to_stop_finishes_and_leaves() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(worker.0.wait().unwrap().success());
     assert!(!connected().await, "it has closed its session");
-}
-
-#[tokio::test]
-async fn the_rust_example_runs_a_typed_job() {
-    let server = Server::start();
-    let client = server.client();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let worker = tokio::spawn(example::worker(client.clone()).run_until(async {
-        let _ = stopped.await;
-    }));
-    let job = json!({"name": "ImageProcessing", "payload": {"imageUrl": "http://img.com/1.png"}});
-    let job = server.submit(job).await;
-    assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
-    let execution = only_execution(&client, job).await;
-    assert_eq!(execution.worker_id.as_deref(), Some("example"));
-    let result: Value = serde_json::from_str(execution.result.unwrap().get()).unwrap();
-    assert_eq!(result, json!({"file": "1.png", "attempt": 1, "key": format!("{job}.1")}));
-    let logs = client.execution_logs(execution.execution_id, None, None).await.unwrap();
-    assert_eq!(logs.items[0].message, "processing 1.png");
-    let misfit = server.submit(json!({"name": "ImageProcessing", "payload": {"url": 1}})).await;
-    assert_eq!(finished(&client, misfit).await.status, JobStatus::Failed);
-    let error = only_execution(&client, misfit).await.error_message.unwrap();
-    assert!(error.contains("missing field `imageUrl`"), "{error}");
-    stop.send(()).unwrap();
-    worker.await.unwrap().unwrap();
-    let workers = client.stats().await.unwrap().workers;
-    assert!(workers.iter().all(|worker| worker.worker_id != "example"), "it has closed its session");
-}
-
-#[tokio::test]
-async fn a_cancel_ends_a_rust_handler_and_tells_what_it_has_spawned() {
-    let server = Server::start();
-    let client = server.client();
-    let (started, mut starts) = mpsc::unbounded_channel();
-    let worker = Worker::builder(client.clone())
-        .lease(std::time::Duration::from_secs(10))
-        .queue("slow")
-        .handler("wait", move |context: Context, (): ()| {
-            started.send(context.cancellation()).unwrap();
-            std::future::pending::<Result<(), HandlerError>>()
-        })
-        .build();
-    let worker = tokio::spawn(worker.run());
-    let elsewhere = server.submit(json!({"name": "wait"})).await;
-    let job = server.submit(json!({"name": "wait", "queue": "slow"})).await;
-    let cancellation = starts.recv().await.unwrap();
-    client.cancel(job).await.unwrap();
-    cancellation.cancelled().await;
-    let reported = async || only_execution(&client, job).await.status == ExecutionStatus::Cancelled;
-    eventually("the end is reported", reported).await;
-    assert_eq!(only_execution(&client, elsewhere).await.status, ExecutionStatus::Queued);
-    worker.abort();
-}
-
-#[tokio::test]
-async fn a_rust_worker_that_the_server_refuses_says_why() {
-    let server = Server::start();
-    let stranger = Client::new(&server.address, "pt_admin_00000000").unwrap();
-    match example::worker(stranger).run().await {
-        Err(WorkerError::Refused(error)) => assert_eq!(error.problem().unwrap().status, 401),
-        other => panic!("{other:?}"),
-    }
-    match Worker::builder(server.client()).build().run().await {
-        Err(WorkerError::Refused(error)) => {
-            assert_eq!(error.problem().unwrap().errors[0].field, "job_types");
-        }
-        other => panic!("{other:?}"),
-    }
 }

@@ -56,6 +56,15 @@ async fn a_worker_token_works_in_its_queues_and_does_nothing_else() {
     assert_eq!((status, &body["answers"][0]), (StatusCode::OK, &json!("accepted")), "{body}");
     assert_eq!(status_of(&server, &lease).await, "SUCCEEDED");
 
+    // A schema would apply to jobs in all queues.
+    let mut with_schema = opening("mail");
+    with_schema["schemas"] = json!({"raw": {"not": {}}});
+    let (status, refused) = say(&mail, "sessions", with_schema).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    assert!(refused.to_string().contains("punctual type set"), "{refused}");
+    let (status, _) = server.get("/api/v1/job-types/raw").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+
     for (queues, job_types) in [
         (json!([]), json!(["raw"])),
         (json!(["pay"]), json!(["raw"])),

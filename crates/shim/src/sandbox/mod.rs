@@ -6,6 +6,7 @@
 //! outside, also without root.
 
 mod account;
+mod hidden;
 pub mod landlock;
 pub mod mounts;
 pub mod scratch;
@@ -14,6 +15,7 @@ pub use account::CommandUser;
 pub use scratch::ScratchPlace;
 
 use crate::containment::{InForce, trial};
+use hidden::HiddenFile;
 use punctual_worker::process::protocol::{Account, Landlock, Sandbox};
 use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid};
@@ -22,6 +24,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const ROOT_GROUP: u32 = 0;
 
@@ -102,6 +105,9 @@ fn resolved(setting: &str, user: &CommandUser) -> Result<Option<Account>, String
 #[derive(Debug, Clone)]
 pub struct Sandboxes {
     choice: SandboxChoice,
+    hidden: Arc<Vec<HiddenFile>>,
+    /// The directory of all commands, which is hidden apart from a command's own part of it.
+    base: Arc<HiddenFile>,
     /// Why commands have no namespaces.
     namespaces: Result<(), String>,
     /// Why Landlock does not restrict commands.
@@ -126,7 +132,15 @@ impl Sandboxes {
 
     fn none(choice: SandboxChoice, because: &str) -> Self {
         let no = || Err(because.to_owned());
-        Sandboxes { choice, namespaces: no(), landlock: no(), denied: vec![], exposed: vec![] }
+        Sandboxes {
+            hidden: Arc::new(choice.hidden.iter().map(|path| HiddenFile::new(path)).collect()),
+            base: Arc::new(HiddenFile::new(&choice.scratch.base)),
+            choice,
+            namespaces: no(),
+            landlock: no(),
+            denied: vec![],
+            exposed: vec![],
+        }
     }
 
     /// What the choice means on this machine, or why it is not possible. Runs a trial command.
@@ -187,12 +201,13 @@ impl Sandboxes {
 
     /// The sandbox of a command in this queue.
     pub fn next(&self, name: &str, queue: &str) -> Sandbox {
-        let SandboxChoice { accounts, scratch, hidden, .. } = &self.choice;
+        let SandboxChoice { accounts, scratch, .. } = &self.choice;
+        let hidden = self.hidden.iter().flat_map(HiddenFile::places).chain(self.base.elsewhere());
         Sandbox {
             account: accounts.by_queue.get(queue).or(accounts.usual.as_ref()).cloned(),
             scratch: scratch.base.join(name),
             namespaces: self.namespaces.is_ok(),
-            hidden: hidden.clone(),
+            hidden: hidden.collect(),
             landlock: match self.landlock {
                 Ok(()) => Landlock::Denies(self.denied.clone()),
                 Err(_) => Landlock::Off,

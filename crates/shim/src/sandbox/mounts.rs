@@ -1,21 +1,23 @@
 //! The mount namespace of one command: the worker's files and the directories of other commands are empty in
 //! it, and `/proc` shows the command's processes only. Runs in the first process of its PID namespace.
 
+use super::hidden::inode_of;
+use punctual_worker::process::protocol::HiddenPlace;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder};
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The mounts of a command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mounts {
-    /// Directories and files that are empty. Those that do not exist, or that nobody here can reach, are skipped.
-    pub hidden: Vec<PathBuf>,
+    /// Directories and files that are empty.
+    pub hidden: Vec<HiddenPlace>,
     /// The command's own directory; others next to it are hidden.
     pub scratch: PathBuf,
 }
@@ -25,9 +27,12 @@ pub fn enter(mounts: &Mounts) -> io::Result<()> {
     crate::namespace::unshare_namespaces(UnshareFlags::NEWNS)?;
     // Mounts of the machine still appear here, but never the other way round.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    // All are opened before the first one is hidden: one may be inside another.
+    let hidden = mounts.hidden.iter().map(|place| find(place).map_err(|error| about(&place.path, &error)));
+    let hidden = hidden.collect::<io::Result<Vec<_>>>()?;
     hide_neighbours(&mounts.scratch).map_err(|error| about(&mounts.scratch, &error))?;
-    for path in &mounts.hidden {
-        hide(path).map_err(|error| about(path, &error))?;
+    for (found, place) in hidden.into_iter().zip(&mounts.hidden) {
+        found.map_or(Ok(()), |file| hide(&file)).map_err(|error| about(&place.path, &error))?;
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(|error| about(Path::new("/proc"), &error.into()))
@@ -46,14 +51,30 @@ fn hide_neighbours(scratch: &Path) -> io::Result<()> {
     Ok(mount_remount(base, COVER | MountFlags::RDONLY, "")?)
 }
 
-fn hide(path: &Path) -> io::Result<()> {
-    let path = match path.canonicalize() {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
-            return Ok(());
+/// Opens what is to be hidden. Without an inode, a place that does not exist, or that nobody here can reach, is
+/// skipped.
+fn find(place: &HiddenPlace) -> io::Result<Option<File>> {
+    let opened = rustix::fs::open(&place.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let file = match opened.map(OwnedFd::into).map_err(io::Error::from) {
+        Err(error)
+            if place.inode.is_none()
+                && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
+        {
+            return Ok(None);
         }
-        path => path?,
+        file => file?,
     };
-    if fs::metadata(&path)?.is_dir() {
+    match place.inode {
+        Some(inode) if inode != inode_of(&file)? => {
+            Err(io::Error::other("it was moved while the command started"))
+        }
+        _ => Ok(Some(file)),
+    }
+}
+
+fn hide(file: &File) -> io::Result<()> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    if file.metadata()?.is_dir() {
         return cover(&path, MountFlags::RDONLY);
     }
     Ok(mount_bind("/dev/null", &path)?)

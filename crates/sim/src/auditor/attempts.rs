@@ -1,20 +1,19 @@
 //! Leases and outcomes: one lease at a time, rising epochs, one accepted outcome per attempt, every retry
 //! that is owed, and no more retries than requested.
 
+use super::attempt_rules::{backoff_ms, chosen_time, is_final, serves, status_of, timeout_ns, told_retry};
 use super::firing::answers_each;
 use super::runs::RunEnd;
 use super::shares::goes_before;
 use super::{AuditResult, AuditViolation, Auditor, FinishedAttempt, OccurrenceState, SessionState, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
-use punctual_core::job::{JobSpec, Settings, StoredStatus};
+use punctual_core::job::StoredStatus;
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
-    Assignment, Claim, ClaimOutcome, CommitEffects, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
-    ReportOutcome,
+    Assignment, Claim, ClaimOutcome, CommitEffects, LeaseRef, Recovered, Report, ReportAnswer, ReportOutcome,
 };
-use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::SkipReason;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -350,6 +349,7 @@ impl Auditor {
         let truthful = match report.end.ending {
             Ending::Succeeded => run_end == Some(RunEnd::Succeeded),
             Ending::Failed => run_end == Some(RunEnd::Failed),
+            Ending::Snoozed => run_end == Some(RunEnd::Snoozed),
             Ending::TimedOut => run_end == Some(RunEnd::Dropped),
             // A draining worker stops handlers that take too long.
             Ending::Lost => run_end == Some(RunEnd::Dropped) && cut_short,
@@ -472,6 +472,7 @@ impl Auditor {
             let end = ReportedEnd {
                 ending: Ending::Lost,
                 retryable: true,
+                next_at: None,
                 started_at: Some(claimed_at),
                 completed_at: now,
                 error: None,
@@ -527,27 +528,32 @@ impl Auditor {
             session: Some(session),
             reason: None,
             completed_at: end.completed_at.max(started_at.unwrap_or(end.completed_at)),
-            dead: !matches!(status, Status::Succeeded | Status::Cancelled),
+            dead: !matches!(status, Status::Succeeded | Status::Cancelled | Status::Snoozed),
         };
-        let may_retry = ended.dead
-            && end.retryable
-            && occurrence.charged < spec.settings.max_retries
-            && !is_final(&spec, status, end.error.as_deref());
+        let is_snoozed = status == Status::Snoozed;
+        let may_retry = is_snoozed
+            || (ended.dead
+                && end.retryable
+                && occurrence.charged < spec.settings.max_retries
+                && !is_final(&spec, status, end.error.as_deref()));
         let next = id.attempt(occurrence.attempt + 1);
         let retry_at = match status {
             Status::Lost => Some(at),
+            // What is due first may be its expiry.
+            Status::Snoozed => told_retry(effects, next).map(|_| chosen_time(end, at)),
             _ => told_retry(effects, next),
         };
         let base_us = backoff_ms(&spec.settings.retry, occurrence.charged + 1) as i64 * 1_000;
-        let (earliest, latest) = match status {
-            Status::Lost => (at, at),
-            _ => (at.shifted(base_us), at.shifted(base_us + base_us / 10)),
+        let (earliest, latest) = match (status, end.next_at) {
+            (Status::Lost, _) => (at, at),
+            (_, Some(_)) => (chosen_time(end, at), chosen_time(end, at)),
+            (_, None) => (at.shifted(base_us), at.shifted(base_us + base_us / 10)),
         };
         let expires_by = |time: Timestamp| occurrence.expires_at.is_some_and(|expiry| expiry <= time);
         // The jitter of the backoff decides whether the retry would be too late.
         let is_retried = may_retry
-            && !expires_by(earliest)
-            && (!expires_by(latest) || (status != Status::Lost && retry_at.is_some()));
+            && (is_snoozed || !expires_by(earliest))
+            && (is_snoozed || !expires_by(latest) || (status != Status::Lost && retry_at.is_some()));
         if !is_retried {
             if may_retry {
                 self.count("retries that would be after the expiry");
@@ -569,7 +575,7 @@ impl Auditor {
         );
         let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
-        occurrence.charged += 1;
+        occurrence.charged += u32::from(!is_snoozed);
         occurrence.attempt += 1;
         occurrence.available_at = retry_at.unwrap_or(at);
         let gates = if status == Status::Lost { Gates::NONE } else { Gates::only(Gate::Time) };
@@ -581,7 +587,7 @@ impl Auditor {
         }
         self.history_grew(execution);
         self.placed(id);
-        self.count("retries");
+        self.count(if is_snoozed { "snoozes" } else { "retries" });
         Ok(true)
     }
 
@@ -637,59 +643,5 @@ impl super::Occurrence {
             completed_at,
             is_forgotten,
         });
-    }
-}
-
-fn status_of(ending: Ending) -> Status {
-    match ending {
-        Ending::Succeeded => Status::Succeeded,
-        Ending::Failed => Status::Failed,
-        Ending::TimedOut => Status::TimedOut,
-        Ending::Cancelled => Status::Cancelled,
-        Ending::Lost => Status::Lost,
-    }
-}
-
-/// The due time of an attempt according to the commit effects.
-fn told_retry(effects: &CommitEffects, next: ExecutionId) -> Option<Timestamp> {
-    let what = DueKind::Live { occurrence: next.occurrence, attempt: next.attempt };
-    effects.due.iter().find(|due| due.what == what).map(|due| due.at)
-}
-
-/// Whether the job's policy excludes this failure from retries.
-fn is_final(spec: &JobSpec, status: Status, error: Option<&str>) -> bool {
-    spec.settings.fail_on.iter().any(|text| match status {
-        Status::TimedOut if text == "TIMED_OUT" => true,
-        Status::Lost if text == "LOST" => true,
-        _ => error.is_some_and(|error| error.contains(text)),
-    })
-}
-
-/// The timeout of an attempt after this many charged attempts.
-fn timeout_ns(settings: &Settings, charged: u32) -> u128 {
-    let first = u128::from(settings.timeout_ms) * 1_000_000;
-    (0..charged).fold(first, |timeout, _| timeout * u128::from(settings.timeout_growth_pct) / 100)
-}
-
-fn serves(claim: &Claim, lane: &Lane) -> bool {
-    (claim.queues.is_empty() || claim.queues.iter().any(|queue| queue == lane.queue()))
-        && claim.job_types.iter().any(|job_type| job_type == lane.job_type())
-}
-
-/// The delay before the n-th retry, without jitter.
-fn backoff_ms(policy: &RetryPolicy, retry: u32) -> u64 {
-    match policy {
-        RetryPolicy::Fixed { delay_ms } => *delay_ms,
-        RetryPolicy::Exponential { delay_ms, max_delay_ms } => {
-            let mut wait = *delay_ms;
-            for _ in 1..retry {
-                wait = (wait * 2).min(*max_delay_ms);
-            }
-            wait.min(*max_delay_ms)
-        }
-        RetryPolicy::Ladder { steps_ms } => {
-            let last = steps_ms.last().copied().unwrap_or(0);
-            steps_ms.get(retry as usize - 1).copied().unwrap_or(last)
-        }
     }
 }

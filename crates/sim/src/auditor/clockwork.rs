@@ -49,6 +49,8 @@ impl Clockwork {
                     anchor: *anchor,
                 }
             }
+            Rule::Rrule { rule, .. } => panic!("{rule} is not of the workload"),
+            Rule::Union { parts } => panic!("{parts:?} are not of the workload"),
             Rule::Cron { pattern, .. } => {
                 let fields: Vec<&str> = pattern.split(' ').collect();
                 let [second, minute, hour, "*", "*", "*"] = fields[..] else {

@@ -43,11 +43,18 @@ impl Auditor {
                 Verb::Update(update) => self.update(id, update)?,
                 Verb::Pause => self.pause(id)?,
                 Verb::Resume => self.resume(id)?,
-                Verb::Trigger { despite_overlap } => self.trigger(id, *despite_overlap)?,
+                Verb::Trigger { despite_overlap, .. } => self.trigger(id, *despite_overlap)?,
+                // Only operations use it, and the simulator starts none.
+                Verb::TriggerAfter(_) => self.trigger(id, false)?,
                 Verb::Retry => self.retry(id)?,
                 Verb::Cancel => self.cancel_job(id)?,
                 Verb::Delete => self.delete(id)?,
-                Verb::Reseal(_) => Ok(Effect::default()),
+                // The workload does not use them.
+                Verb::Reseal(_)
+                | Verb::Retime
+                | Verb::SkipNext(_)
+                | Verb::RunNextAt { .. }
+                | Verb::Backfill(_) => Ok(Effect::default()),
             };
             self.acted(id, &format!("{:?}", control.verb), effect, outcome)?;
         }

@@ -192,6 +192,14 @@ impl Auditor {
                     );
                     self.count("conflicts on fire");
                 }
+                FireOutcome::UnknownCalendar(name) => {
+                    rule!(
+                        false,
+                        "a schedule of the workload names no calendar",
+                        "job {} names {name}",
+                        fire.job
+                    );
+                }
                 FireOutcome::NotDue => {
                     rule!(
                         is_current && due_at.is_none_or(|due_at| due_at > now),

@@ -5,6 +5,7 @@
 //! show here.
 
 mod announced;
+mod attempt_rules;
 mod attempts;
 mod clockwork;
 mod control;

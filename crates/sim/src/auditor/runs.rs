@@ -18,6 +18,7 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(50);
 pub enum RunEnd {
     Succeeded,
     Failed,
+    Snoozed,
     /// Its future was dropped: timeout, lost lease, crash.
     Dropped,
 }
@@ -97,6 +98,8 @@ impl Auditor {
             let first = self.occurrence(id)?.first_of_drive;
             let earlier =
                 self.runs.range((id.attempt(first), Epoch(0))..=(id.attempt(u32::MAX), Epoch(u32::MAX)));
+            // A snooze is no failure: the same attempt comes again.
+            let earlier = earlier.filter(|(_, run)| run.end != Some(RunEnd::Snoozed));
             let earlier: Vec<ExecutionId> = earlier.map(|((execution, _), _)| *execution).collect();
             rule!(
                 earlier.is_empty(),

@@ -110,6 +110,7 @@ impl Past {
                 reason: None,
                 error: None,
                 result: None,
+                input: None,
             }
         };
         (first..self.executions.min(first + RUNS_PER_JOB)).map(end).collect()

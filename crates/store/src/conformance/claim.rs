@@ -32,6 +32,7 @@ pub async fn an_assignment_carries_what_a_worker_needs(store: Arc<dyn Store>) {
         available_at: at(1),
         rank: rank(at(1), Priority::DEFAULT, Duration::ZERO),
         checkpoint: None,
+        result_overflow: Default::default(),
     };
     assert_eq!(harness.claim(at(2), session, 1, 10).await, [expected]);
 }

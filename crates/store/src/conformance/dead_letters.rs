@@ -159,7 +159,7 @@ pub async fn a_dead_letter_tells_what_died(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     let job = recurring(OverlapPolicy::Skip);
     harness.submit(at(1), job.clone()).await;
-    let trigger = harness.done(at(5), job.id, Verb::Trigger { despite_overlap: false }).await;
+    let trigger = harness.done(at(5), job.id, Verb::trigger(false)).await;
     let (execution, _) = worker.run(at(6), died(6)).await;
     assert_eq!(Some(execution), trigger.added);
     let letter = harness.dead_letters().await.remove(0);

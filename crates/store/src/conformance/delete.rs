@@ -22,7 +22,7 @@ pub async fn a_deleted_job_is_hidden_everywhere(store: Arc<dyn Store>) {
     assert_eq!(harness.dead_letters().await, []);
     assert_eq!(harness.cancel(at(4), execution).await, CancelOutcome::NotThere);
     assert_eq!(harness.redrive(at(4), execution.occurrence).await, ControlOutcome::NotThere);
-    let trigger = Verb::Trigger { despite_overlap: true };
+    let trigger = Verb::trigger(true);
     for verb in [Verb::Pause, Verb::Resume, trigger, Verb::Retry, Verb::Cancel, Verb::Delete] {
         assert_eq!(harness.control(at(4), job(1).id, verb).await, ControlOutcome::NotThere);
     }

@@ -16,7 +16,7 @@ use punctual_core::ports::{
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
 use std::sync::Arc;
 
-const TRIGGER: Verb = Verb::Trigger { despite_overlap: false };
+const TRIGGER: Verb = Verb::trigger(false);
 
 pub async fn a_child_waits_until_all_its_parents_have_succeeded(store: Arc<dyn Store>) {
     let harness = Harness::new(store);

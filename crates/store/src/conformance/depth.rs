@@ -80,7 +80,7 @@ pub async fn what_was_accepted_for_later_is_never_refused(store: Arc<dyn Store>)
     harness.submit(at(1), recurring.clone()).await;
     assert!(matches!(harness.fire(at(100), later.id, 1).await, FireOutcome::Fired { .. }));
     assert!(matches!(harness.fire(at(100), recurring.id, 1).await, FireOutcome::Fired { .. }));
-    let trigger = Verb::Trigger { despite_overlap: true };
+    let trigger = Verb::trigger(true);
     harness.done(at(101), recurring.id, trigger).await;
     assert_eq!(harness.open(recurring.id).await.len(), 2, "people who trigger a job mean it");
 }

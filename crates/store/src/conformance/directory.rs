@@ -1,10 +1,10 @@
-//! Tokens, users and secrets.
+//! Tokens, users, secrets and documents.
 
 use super::audit::{entries, entry};
 use super::fixture::at;
 use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
-    DirectoryChange, DirectoryOutcome, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredSecret, Token, TokenAbout, User,
+    DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredDocument, StoredSecret, Token, TokenAbout, User,
     UserAbout,
 };
 use punctual_core::secrets::SecretRule;
@@ -330,4 +330,87 @@ pub async fn secrets_are_listed_by_name_in_pages(store: Arc<dyn Store>) {
     assert_eq!(first.items, secrets[..2]);
     let rest = store.secrets(first.next.as_deref(), 2).await.unwrap();
     assert_eq!(rest, Page { items: secrets[2..].to_vec(), next: None });
+}
+
+/// A version of a document.
+pub(super) fn document(name: &str, version: u64) -> StoredDocument {
+    let body = format!("{{\"version\":{version},\"ü\":\"'\\\\\"}}");
+    StoredDocument { kind: DocumentKind::View, name: name.to_owned(), version, body }
+}
+
+async fn change_documents(store: &dyn Store, changes: &[DocumentChange]) -> DirectoryOutcome {
+    changed(store, DirectoryChange::Documents(changes.to_vec())).await
+}
+
+fn removal(name: &str, version: u64) -> DocumentChange {
+    DocumentChange::Remove { kind: DocumentKind::View, name: name.to_owned(), version }
+}
+
+pub async fn documents_change_by_version_and_all_or_none(store: Arc<dyn Store>) {
+    use DirectoryOutcome::{Changed, Done, NotThere, Taken};
+    use DocumentChange::{Add, Replace};
+    let names = async || {
+        let page = store.documents(DocumentKind::View, None, 9).await.unwrap();
+        page.items.into_iter().map(|document| (document.name, document.version)).collect::<Vec<_>>()
+    };
+    let named = |documents: &[(&str, u64)]| -> Vec<(String, u64)> {
+        documents.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
+    };
+    assert_eq!(change_documents(&*store, &[]).await, Done);
+    assert_eq!(store.document(DocumentKind::View, "a").await.unwrap(), None);
+    let both = [Add(document("b", 1)), Add(document("a", 1))];
+    assert_eq!(change_documents(&*store, &both).await, Done);
+    assert_eq!(store.document(DocumentKind::View, "a").await.unwrap(), Some(document("a", 1)));
+    assert_eq!(change_documents(&*store, &both).await, Done, "a caller that got no reply repeats the call");
+    for (changes, outcome) in [
+        (vec![Add(document("c", 1)), Add(document("a", 2))], Taken),
+        (vec![Add(document("c", 1)), Replace(document("a", 3))], Changed),
+        (vec![Replace(document("a", 2)), Replace(document("c", 2))], NotThere),
+        (vec![Replace(document("a", 2)), removal("b", 2)], Changed),
+        (vec![Replace(document("a", 2)), removal("c", 1)], NotThere),
+        (vec![removal("c", 1)], NotThere),
+        // Half of it is as it would be afterwards: that is another change's work.
+        (vec![Add(document("a", 1)), Add(document("c", 1))], Changed),
+    ] {
+        assert_eq!(change_documents(&*store, &changes).await, outcome, "{changes:?}");
+        assert_eq!(names().await, named(&[("a", 1), ("b", 1)]), "{changes:?}");
+    }
+    let changes = [Replace(document("a", 2)), removal("b", 1), Add(document("A", 1))];
+    for _ in 0..2 {
+        assert_eq!(change_documents(&*store, &changes).await, Done);
+        assert_eq!(names().await, named(&[("A", 1), ("a", 2)]), "in the order of bytes");
+    }
+}
+
+pub async fn documents_are_listed_by_kind_and_name_in_pages(store: Arc<dyn Store>) {
+    let kinds = [DocumentKind::Silence, DocumentKind::View, DocumentKind::Series];
+    for kind in kinds {
+        assert_eq!(store.documents(kind, None, 2).await.unwrap(), Page { items: vec![], next: None });
+    }
+    let of = |kind| ["x", "y/z", "z"].map(|name| StoredDocument { kind, ..document(name, 1) });
+    let all: Vec<_> = kinds.into_iter().flat_map(of).map(DocumentChange::Add).collect();
+    assert_eq!(change_documents(&*store, &all).await, DirectoryOutcome::Done);
+    for kind in kinds {
+        let first = store.documents(kind, None, 2).await.unwrap();
+        assert_eq!(first, Page { items: of(kind)[..2].to_vec(), next: Some("y/z".to_owned()) });
+        let rest = store.documents(kind, first.next.as_deref(), 2).await.unwrap();
+        assert_eq!(rest, Page { items: of(kind)[2..].to_vec(), next: None });
+        let all = store.documents(kind, None, 3).await.unwrap();
+        assert_eq!(all.items, of(kind));
+    }
+    assert_eq!(store.document(DocumentKind::Calendar, "x").await.unwrap(), None);
+}
+
+pub async fn a_document_changes_once_when_many_change_it(store: Arc<dyn Store>) {
+    let attempts = (1..=6).map(|number| {
+        let (store, body) = (store.clone(), format!("{{\"by\":{number}}}"));
+        async move {
+            let add = DocumentChange::Add(StoredDocument { body, ..document("racing", 1) });
+            changed(&*store, DirectoryChange::Documents(vec![add])).await
+        }
+    });
+    let outcomes = futures_util::future::join_all(attempts).await;
+    let done = outcomes.iter().filter(|outcome| **outcome == DirectoryOutcome::Done).count();
+    assert_eq!(done, 1, "{outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, DirectoryOutcome::Done | DirectoryOutcome::Taken)));
 }

@@ -4,11 +4,12 @@ use super::fixture::{Harness, at, behind, failed, job, job_with, once, succeeded
 use punctual_core::control::Verb;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::DEFAULT_OWNER;
+use punctual_core::job::{DEFAULT_OWNER, JobSpec};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon, ListedExecution, Store,
+    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon, ListedExecution,
+    RunTimes, Store,
 };
 use std::sync::Arc;
 
@@ -33,6 +34,34 @@ pub async fn what_finished_is_followed_in_the_order_of_the_commits(store: Arc<dy
     assert_eq!((executions(&nothing), nothing.looked_to), (vec![], rest.looked_to));
     let span = harness.store.history_span().await.unwrap();
     assert_eq!(span, HistorySpan { begins_after: 0, ends_at: rest.looked_to });
+}
+
+pub async fn times_of_runs_are_followed_with_their_jobs(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    let named = |spec: &mut JobSpec| {
+        (spec.queue, spec.name, spec.owner) = ("images".to_owned(), "resize".to_owned(), "ann".to_owned());
+    };
+    harness.submit(at(1), job_with(1, named)).await;
+    let (first, _) = worker.run(at(2), failed(3)).await;
+    harness.submit(at(4), job(2)).await;
+    worker.run(at(5), succeeded(6)).await;
+    let page = harness.store.run_times_after(0, 1).await.unwrap();
+    let whole = harness.store.finished_after(0, 1).await.unwrap().items.remove(0).finished;
+    assert_eq!(whole.id, first);
+    let RunTimes { owner, job_name, lane, .. } = &page.items[0];
+    assert_eq!((owner.as_str(), job_name.as_str()), ("ann", "resize"));
+    assert_eq!((lane.queue(), lane.job_type()), ("images", job(1).spec.job_type.as_str()));
+    let times = |run: &RunTimes| (run.scheduled_time, run.available_at, run.started_at, run.completed_at);
+    assert_eq!(
+        times(&page.items[0]),
+        (whole.scheduled_time, whole.available_at, whole.started_at, whole.completed_at)
+    );
+    assert_eq!((page.items[0].status, page.items[0].attempt, page.more), (Status::Failed, 1, true));
+    let rest = harness.store.run_times_after(page.looked_to, 10).await.unwrap();
+    assert_eq!((rest.items.len(), rest.items[0].owner.as_str(), rest.more), (1, DEFAULT_OWNER, false));
+    let nothing = harness.store.run_times_after(rest.looked_to, 10).await.unwrap();
+    assert_eq!((nothing.items, nothing.looked_to), (vec![], rest.looked_to));
 }
 
 pub async fn places_are_never_given_twice(store: Arc<dyn Store>) {

@@ -64,6 +64,7 @@ pub(super) fn succeeded(seconds: i64) -> ReportedEnd {
     ReportedEnd {
         ending: Ending::Succeeded,
         retryable: false,
+        next_at: None,
         started_at: Some(at(seconds)),
         completed_at: at(seconds),
         error: None,
@@ -75,6 +76,7 @@ pub(super) fn failed(seconds: i64) -> ReportedEnd {
     ReportedEnd {
         ending: Ending::Failed,
         retryable: true,
+        next_at: None,
         started_at: Some(at(seconds)),
         completed_at: at(seconds),
         error: Some("it broke".to_owned()),

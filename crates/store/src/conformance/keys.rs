@@ -6,7 +6,7 @@ use punctual_core::job::{Job, JobStatus};
 use punctual_core::ports::{ControlOutcome, NewJob, Retirement, Store, SubmitOutcome};
 use std::sync::Arc;
 
-const TRIGGER: Verb = Verb::Trigger { despite_overlap: false };
+const TRIGGER: Verb = Verb::trigger(false);
 
 pub async fn an_idempotency_key_names_one_job(store: Arc<dyn Store>) {
     let harness = Harness::new(store);

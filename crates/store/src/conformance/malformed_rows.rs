@@ -2,7 +2,7 @@
 //! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::audit::entry;
-use super::directory::{changed, full_token, secret, user};
+use super::directory::{changed, document, full_token, secret, user};
 use super::fixture::{Harness, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::cells::{Cell, Cells, ColumnKind};
 use crate::layout::{Column, Layout, TABLES, hex};
@@ -15,9 +15,9 @@ use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, AuditQuery, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery,
-    DirectoryChange, DueKind, ExecutionQuery, ExecutionWalk, FireOutcome, FireRequest, Horizon, JobQuery,
-    LookRequest, NewJob, NewRequest, Pausing, Report, ReportAnswer, RequestKey, Retirement, SessionOpening,
-    Store, StoreError, StoredAnswer, SubmitOutcome,
+    DirectoryChange, DocumentChange, DocumentKind, DueKind, ExecutionQuery, ExecutionWalk, FireOutcome,
+    FireRequest, Horizon, JobQuery, LookRequest, NewJob, NewRequest, Pausing, Report, ReportAnswer,
+    RequestKey, Retirement, SessionOpening, Store, StoreError, StoredAnswer, SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
@@ -168,7 +168,7 @@ fn is_time(column: &Column) -> bool {
 /// The first rows of a table are those that were created to be damaged.
 fn damaged_rows_max(table: &Layout) -> usize {
     match table.name {
-        "lanes" | "workers" | "sessions" | "tokens" | "users" | "secrets" | "lane_tallies" => 1,
+        "lanes" | "workers" | "sessions" | "tokens" | "users" | "secrets" | "documents" | "lane_tallies" => 1,
         "live" | "jobs" => 14,
         _ => 3,
     }
@@ -210,6 +210,8 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
         store.put_token(full_token(id, 7)).await.unwrap();
         changed(&*store, DirectoryChange::AddUser(user(id, id))).await;
         changed(&*store, DirectoryChange::AddSecret(secret(id, 1))).await;
+        let add = DocumentChange::Add(document(id, 1));
+        changed(&*store, DirectoryChange::Documents(vec![add])).await;
     }
     store.record_audit([1, 2, 3, SOUND_ENTRY].map(entry).to_vec()).await.unwrap();
     store.seal_audit(2).await.unwrap();
@@ -299,6 +301,9 @@ pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     assert!(printable(store.users(None, 9).await).items.contains(&user(SOUND, SOUND)));
     assert_eq!(store.secret(SOUND).await.unwrap(), Some(secret(SOUND, 1)));
     assert!(printable(store.secrets(None, 9).await).items.contains(&secret(SOUND, 1)));
+    assert_eq!(store.document(DocumentKind::View, SOUND).await.unwrap(), Some(document(SOUND, 1)));
+    let documents = printable(store.documents(DocumentKind::View, None, 9).await);
+    assert!(documents.items.contains(&document(SOUND, 1)));
     store.record_audit(vec![entry(SOUND_ENTRY)]).await.unwrap();
     let sound_entry =
         AuditQuery { limit: 9, object: Some(entry(SOUND_ENTRY).object), ..AuditQuery::default() };

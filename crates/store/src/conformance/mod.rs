@@ -215,6 +215,7 @@ macro_rules! each_conformance_case {
                 an_offer_takes_nothing_of_a_paused_queue,
                 one_batch_of_offered_jobs_heeds_each_queue,
                 what_runs_of_a_paused_queue_finishes_and_goes_back,
+                a_paused_cluster_hands_out_nothing,
                 paused_queues_are_listed,
                 an_execution_knows_how_many_go_before_it,
             }
@@ -267,6 +268,7 @@ macro_rules! each_conformance_case {
             }
             events {
                 what_finished_is_followed_in_the_order_of_the_commits,
+                times_of_runs_are_followed_with_their_jobs,
                 places_are_never_given_twice,
                 what_retention_took_away_is_told,
                 what_belonged_to_deleted_jobs_is_told_until_they_are_purged,
@@ -285,6 +287,7 @@ macro_rules! each_conformance_case {
                 a_timed_out_attempt_is_retried,
                 an_exhausted_job_fails_and_leaves_a_dead_letter,
                 an_error_that_is_not_retryable_ends_the_job,
+                a_snoozed_attempt_comes_again_and_is_not_charged,
                 no_retries_means_at_most_once,
                 a_cancelled_run_ends_the_job_cancelled,
                 a_recurring_job_outlives_a_failed_occurrence,
@@ -345,10 +348,16 @@ macro_rules! each_conformance_case {
                 pausing_twice_is_pausing_once,
                 what_has_finished_cannot_be_paused_or_resumed,
             }
+            adjust {
+                a_schedule_fires_only_under_calendars_that_the_caller_knows,
+                the_next_occurrence_is_skipped_or_moved,
+                a_backfill_runs_past_occurrences,
+            }
             trigger {
                 a_trigger_adds_an_occurrence_and_leaves_the_schedule,
                 numbers_are_unique_across_fires_and_triggers,
                 a_trigger_obeys_the_policy_skip_unless_told_otherwise,
+                a_run_with_its_own_payload_keeps_it_through_retries_and_a_redrive,
                 a_trigger_under_allow_runs_beside,
                 a_trigger_under_queue_waits_in_line_while_there_is_room,
                 a_trigger_under_replace_takes_the_place_of_what_is_open,
@@ -471,6 +480,9 @@ macro_rules! each_conformance_case {
                 users_are_changed_and_listed_by_id_in_pages,
                 a_secret_is_added_once_and_changed_only_in_the_expected_version,
                 secrets_are_listed_by_name_in_pages,
+                documents_change_by_version_and_all_or_none,
+                documents_are_listed_by_kind_and_name_in_pages,
+                a_document_changes_once_when_many_change_it,
             }
             maintenance {
                 log_lines_are_read_in_order_and_in_pages,

@@ -132,7 +132,7 @@ pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Ar
         spec.settings.overlap = OverlapPolicy::Allow;
     });
     harness.submit(at(1), job.clone()).await;
-    let trigger = Control { job: job.id, verb: Verb::Trigger { despite_overlap: true } };
+    let trigger = Control { job: job.id, verb: Verb::trigger(true) };
     harness.store.control(at(2), vec![trigger; OPEN + 20]).await.unwrap();
     for number in 0..20 {
         // Some are finished, others wait for their next attempt.

@@ -1,12 +1,13 @@
 //! Pausing and resuming queues.
 
 use super::fixture::{Harness, at, failed, job, job_with, once};
+use punctual_core::cluster_pause::{EVERY_QUEUE, is_paused};
 use punctual_core::ids::JobId;
 use punctual_core::job::Job;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, CommitEffects, FireRequest, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store,
-    SubmitOutcome,
+    Assignment, CommitEffects, FireOutcome, FireRequest, Lane, LookOutcome, NewJob, PausedQueue, Pausing,
+    Store, SubmitOutcome,
 };
 use std::sync::Arc;
 
@@ -100,6 +101,22 @@ pub async fn what_runs_of_a_paused_queue_finishes_and_goes_back(store: Arc<dyn S
     assert!(worker.is_idle(at(5)).await);
     pause(&harness, Pausing::Resume).await;
     assert_eq!(worker.claim_one(at(6)).await.execution, running.execution);
+}
+
+pub async fn a_paused_cluster_hands_out_nothing(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), in_bulk(1)).await;
+    harness.submit(at(2), job(2)).await;
+    harness.store.pause_queue(at(3), EVERY_QUEUE.to_owned(), Pausing::Pause).await.unwrap();
+    harness.submit(at(4), job(3)).await;
+    assert!(worker.is_idle(at(5)).await);
+    assert_eq!(harness.store.queues().await.unwrap(), [], "it is no queue of a user");
+    let paused = harness.store.paused_queues().await.unwrap();
+    assert!(is_paused(&paused, "bulk") && is_paused(&paused, "any"), "{paused:?}");
+    harness.store.pause_queue(at(6), EVERY_QUEUE.to_owned(), Pausing::Resume).await.unwrap();
+    assert_eq!(jobs(&worker.claim(at(7), 10).await), [job(1).id, job(2).id, job(3).id]);
+    assert_eq!(harness.store.paused_queues().await.unwrap(), []);
 }
 
 pub async fn paused_queues_are_listed(store: Arc<dyn Store>) {

@@ -6,7 +6,7 @@ use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{Assignment, CommitEffects, LookOutcome, Report, ReportAnswer, Store};
-use punctual_core::retry::RetryPolicy;
+use punctual_core::retry::{ChosenTime, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,32 @@ pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) 
     assert_eq!(harness.accept(at(3), session, &assignment, end).await, CommitEffects::default());
     assert_eq!(harness.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(harness.dead_letters().await.len(), 1);
+}
+
+pub async fn a_snoozed_attempt_comes_again_and_is_not_charged(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let (session, assignment) = run(&harness, job_with(1, |spec| spec.settings.max_retries = 0)).await;
+    let snoozed = ReportedEnd {
+        ending: Ending::Snoozed,
+        next_at: Some(ChosenTime::After(Duration::from_secs(600))),
+        error: None,
+        ..failed(3)
+    };
+    let effects = harness.accept(at(3), session, &assignment, snoozed).await;
+    assert_eq!(effects.due.iter().map(|due| due.at).collect::<Vec<_>>(), [at(603)]);
+    let live = harness.view(job(1).id).await.open[0].clone();
+    assert_eq!((live.attempt, live.charged, live.available_at), (2, 0, at(603)));
+    assert_eq!(live.input.map(|input| (input.snoozes, input.chosen)), Some((1, true)));
+
+    let next = job(1).id.occurrence(1).attempt(2);
+    assert!(matches!(harness.look(at(603), next, None).await, LookOutcome::Opened(_)));
+    let assignment = harness.claim_one(at(603), session, 2).await;
+    harness.accept(at(604), session, &assignment, succeeded(604)).await;
+    let history = harness.store.history(job(1).id, None, 10).await.unwrap().items;
+    let attempts: Vec<_> = history.iter().map(|finished| (finished.id.attempt, finished.status)).collect();
+    assert_eq!(attempts, [(2, Status::Succeeded), (1, Status::Snoozed)]);
+    assert!(history[0].input.as_ref().is_some_and(|input| input.chosen), "it ran when its handler wanted");
+    assert_eq!(harness.dead_letters().await.len(), 0);
 }
 
 pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {

@@ -7,9 +7,9 @@ use punctual_core::lifecycle::Status;
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    DeadLetter, DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, JobCounts,
-    JobQuery, JobView, ListedExecution, LogLine, OpenExecution, PausedQueue, QueueRow, ScheduleKind,
-    SessionRow, Store, StoredSecret, Token, User,
+    DeadLetter, DeadLetterQuery, Depth, DocumentKind, Due, ExecutionQuery, ExecutionView, ExecutionWalk,
+    JobCounts, JobQuery, JobView, ListedExecution, LogLine, OpenExecution, PausedQueue, QueueRow,
+    ScheduleKind, SessionRow, Store, StoredDocument, StoredSecret, Token, User,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -33,6 +33,7 @@ pub(super) struct StoreSnapshot {
     tokens: Vec<Vec<Token>>,
     users: Vec<Vec<User>>,
     secrets: Vec<Vec<StoredSecret>>,
+    documents: Vec<Vec<StoredDocument>>,
     finished: Vec<(String, Finished)>,
     running: Vec<Vec<OpenExecution>>,
     listed: Vec<Vec<Vec<ListedExecution>>>,
@@ -56,6 +57,7 @@ impl StoreSnapshot {
             tokens: all_tokens(store).await,
             users: all_users(store).await,
             secrets: all_secrets(store).await,
+            documents: all_documents(store).await,
             finished: finished(store).await,
             running: running(store).await,
             listed: all_executions(store).await,
@@ -156,6 +158,20 @@ async fn all_secrets(store: &dyn Store) -> Vec<Vec<StoredSecret>> {
     .await
 }
 
+async fn all_documents(store: &dyn Store) -> Vec<Vec<StoredDocument>> {
+    let mut documents = Vec::new();
+    for kind in DocumentKind::ALL {
+        documents.extend(
+            pages(async |after: Option<String>| {
+                let page = store.documents(kind, after.as_deref(), PAGE).await.unwrap();
+                (page.items, page.next)
+            })
+            .await,
+        );
+    }
+    documents
+}
+
 async fn finished(store: &dyn Store) -> Vec<(String, Finished)> {
     let (mut finished, mut after) = (Vec::new(), 0);
     loop {
@@ -202,6 +218,7 @@ async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
         ended(Status::Lost),
         ended(Status::Skipped),
         ended(Status::Expired),
+        ended(Status::Snoozed),
     ];
     let mut seen = Vec::new();
     for walk in walks {

@@ -7,13 +7,13 @@ use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{LiveState, Origin};
+use punctual_core::occurrence::{LiveState, Origin, RunInput};
 use punctual_core::ports::{FireOutcome, LookOutcome, Store};
 use punctual_core::schedule::{OverlapPolicy, Recurring};
 use std::sync::Arc;
 
-const TRIGGER: Verb = Verb::Trigger { despite_overlap: false };
-const DESPITE: Verb = Verb::Trigger { despite_overlap: true };
+const TRIGGER: Verb = Verb::trigger(false);
+const DESPITE: Verb = Verb::trigger(true);
 
 pub async fn a_trigger_adds_an_occurrence_and_leaves_the_schedule(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
@@ -60,6 +60,40 @@ pub async fn a_trigger_obeys_the_policy_skip_unless_told_otherwise(store: Arc<dy
         [],
         "the answer to the trigger reports it instead"
     );
+}
+
+pub async fn a_run_with_its_own_payload_keeps_it_through_retries_and_a_redrive(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    let mut job = recurring(OverlapPolicy::Allow);
+    job.spec.payload = "{\"own\":false}".to_owned();
+    job.spec.settings.max_retries = 1;
+    harness.submit(at(1), job.clone()).await;
+    let input = RunInput { payload: Some("{\"own\": true}".to_owned()), repeats: Some(9), ..RunInput::default() };
+    let input = Some(Arc::new(input));
+    let trigger =
+        Verb::Trigger { despite_overlap: false, input: input.clone(), scheduled_time: Some(at(0)) };
+    let added = harness.done(at(2), job.id, trigger).await.added.unwrap();
+    harness.done(at(2), job.id, TRIGGER).await;
+    let own = worker.claim(at(3), 1).await.remove(0);
+    let (theirs, plain) = (own.payload.as_str(), worker.claim(at(3), 1).await.remove(0));
+    assert_eq!((own.execution, theirs, own.scheduled_time), (added, "{\"own\": true}", at(0)));
+    assert_eq!(plain.payload, job.spec.payload);
+    worker.end(at(4), &plain, succeeded(4)).await;
+    worker.end(at(4), &own, failed(4)).await;
+    let live = harness.view(job.id).await.open.remove(0);
+    assert_eq!((live.attempt, &live.input), (2, &input), "a retry has the same payload");
+    harness.look(live.available_at, live.execution(), None).await;
+    let again = worker.claim(live.available_at, 1).await.remove(0);
+    assert_eq!(again.payload, "{\"own\": true}");
+    worker.end(live.available_at, &again, failed(4)).await;
+    let ended = harness.store.history(job.id, None, 10).await.unwrap().items;
+    let inputs: Vec<_> = ended.into_iter().map(|finished| finished.input).collect();
+    assert_eq!(inputs, [None, input.clone(), input.clone()]);
+
+    harness.done(live.available_at.shifted(1), job.id, Verb::Retry).await;
+    let redriven = worker.claim(live.available_at.shifted(2), 1).await.remove(0);
+    assert_eq!((redriven.execution.attempt, redriven.payload.as_str()), (3, "{\"own\": true}"));
 }
 
 pub async fn a_trigger_under_allow_runs_beside(store: Arc<dyn Store>) {

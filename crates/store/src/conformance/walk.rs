@@ -4,7 +4,7 @@
 //! The cases of this suite say what must be true; this walk finds differences between two adapters that no
 //! case covers.
 
-use super::directory::{full_token, plain_token, secret as full_secret, user};
+use super::directory::{document, full_token, plain_token, secret as full_secret, user};
 use super::snapshot::{JobSnapshot, StoreSnapshot};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
@@ -13,9 +13,9 @@ use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, AuditEntry, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery,
-    DirectoryChange, Due, DueKind, FireRequest, Horizon, LogLine, LogStream, LookRequest, NewJob, NewRequest,
-    Outcome, Pausing, Report, RequestKey, Resync, Retirement, SessionOpening, SlotReservation, Store,
-    StoredAnswer, SubmitOutcome, WorkerAbout,
+    DirectoryChange, DocumentChange, DocumentKind, Due, DueKind, FireRequest, Horizon, LogLine, LogStream,
+    LookRequest, NewJob, NewRequest, Outcome, Pausing, Report, RequestKey, Resync, Retirement,
+    SessionOpening, SlotReservation, Store, StoredAnswer, SubmitOutcome, WorkerAbout,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -320,7 +320,7 @@ impl Walk {
         let mut reports = vec![];
         for assignment in held {
             let outcome = match self.draw(4) {
-                0 => Outcome::Failed { error: "no".to_owned(), retryable: self.draw(3) > 0 },
+                0 => Outcome::Failed { error: "no".to_owned(), retryable: self.draw(3) > 0, retry_at: None },
                 _ => Outcome::Succeeded { result: Some("42".to_owned()) },
             };
             let end = outcome.into_end(self.now, self.now);
@@ -447,7 +447,7 @@ impl Walk {
         let verb = match self.draw(12) {
             0 | 1 => Verb::Pause,
             2..=4 => Verb::Resume,
-            5 | 6 => Verb::Trigger { despite_overlap: self.draw(2) == 0 },
+            5 | 6 => Verb::trigger(self.draw(2) == 0),
             7 => Verb::Retry,
             8 => self.pick(&[Verb::Cancel, Verb::Delete]),
             _ => match self.update(job.id).await {
@@ -554,8 +554,8 @@ impl Walk {
 
     async fn change_directory(&mut self) {
         use DirectoryChange::{
-            AddSecret, AddToken, AddUser, RemoveSecret, RemoveToken, RemoveUser, ReplaceSecret, ReplaceToken,
-            ReplaceUser,
+            AddSecret, AddToken, AddUser, Documents, RemoveSecret, RemoveToken, RemoveUser, ReplaceSecret,
+            ReplaceToken, ReplaceUser,
         };
         let (id, secret) = (format!("t{}", self.draw(9)), self.draw(3) as u8);
         both!(self, change_directory(AddToken(plain_token(&id, secret)), None::<AuditEntry>));
@@ -572,6 +572,13 @@ impl Walk {
             ReplaceSecret { secret: full_secret(&id, version + 1), expected: full_secret(&id, version) };
         both!(self, change_directory(replace, None::<AuditEntry>));
         both!(self, change_directory(AddSecret(full_secret(&id, version)), None::<AuditEntry>));
+        let change = match self.draw(3) {
+            0 => DocumentChange::Add(document(&id, 1)),
+            1 => DocumentChange::Replace(document(&id, version + 1)),
+            _ => DocumentChange::Remove { kind: DocumentKind::View, name: id.clone(), version },
+        };
+        let changes = Documents(vec![change]);
+        both!(self, change_directory(changes, None::<AuditEntry>));
         if self.draw(9) == 0 {
             both!(self, change_directory(RemoveSecret(full_secret(&id, version)), None::<AuditEntry>));
             both!(self, change_directory(RemoveToken(id.clone()), None::<AuditEntry>));

@@ -19,7 +19,7 @@ mod tests;
 
 pub(crate) use crate::cells::{Cell, Cells};
 pub(crate) use crate::layout::{Column, Layout, TABLES};
-pub(crate) use side::{MigrationSide, Notes, Portion, fitting};
+pub(crate) use side::{MigrationSide, Notes, Portion, STOP_NOTIFICATIONS, fitting};
 
 use crate::fault::Fault;
 use crate::mysql::{self, MySqlOptions};

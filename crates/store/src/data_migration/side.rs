@@ -56,3 +56,12 @@ pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
     };
     sizes.into_iter().take_while(fits).count().max(1)
 }
+
+/// What a copy forgets about notifications, so that it sends none: messages that wait, alerts, and where reading
+/// continues. The last statement stops it until a user resumes notifications.
+pub(crate) const STOP_NOTIFICATIONS: [&str; 4] = [
+    "DELETE FROM documents WHERE id LIKE 'delivery/p~%' OR id LIKE 'alert/%'",
+    "DELETE FROM documents WHERE id = 'cursor/notify'",
+    "DELETE FROM documents WHERE id = 'cursor/notify-stopped'",
+    "INSERT INTO documents (id, version, body) VALUES ('cursor/notify-stopped', 1, '{}')",
+];

@@ -45,4 +45,8 @@ impl DirectoryStatements for Connection {
     const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = ?, key_id = ?, sealed = ?, about = ? \
          WHERE id = ? AND version = ? AND sealed = ?";
     const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ? AND version = ? AND sealed = ?";
+    const LOCK_DOCUMENT: &'static str = "SELECT id, version, body FROM documents WHERE id = ? FOR UPDATE";
+    const ADD_DOCUMENT: &'static str = "INSERT INTO documents (version, body, id) VALUES (?, ?, ?)";
+    const REPLACE_DOCUMENT: &'static str = "UPDATE documents SET version = ?, body = ? WHERE id = ?";
+    const REMOVE_DOCUMENT: &'static str = "DELETE FROM documents WHERE id = ?";
 }

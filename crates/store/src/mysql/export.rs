@@ -9,7 +9,8 @@ use super::sql::{column_name, names};
 use super::tables::queued_lane;
 use crate::cells::{CellValue, get};
 use crate::data_migration::{
-    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
+    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    STOP_NOTIFICATIONS, StoreRole, TABLES,
 };
 use crate::fault::Fault;
 use crate::layout::{each_job_count, each_lane_count};
@@ -334,7 +335,7 @@ impl MigrationSide for MySqlSide {
         let at = || vec![Value::Int(now.as_micros())];
         self.connection.run_text("START TRANSACTION").await?;
         let sessions = self.connection.run("UPDATE sessions SET lost = 1 WHERE lost = 0", vec![]).await?;
-        for forget in FORGET_CLUSTER {
+        for forget in FORGET_CLUSTER.iter().chain(&STOP_NOTIFICATIONS) {
             self.connection.run_text(forget).await?;
         }
         self.connection.run(PAUSE_USED, at()).await?;

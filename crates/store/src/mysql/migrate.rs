@@ -27,6 +27,8 @@ pub(crate) const STEPS: &[MigrationStep] = &[
     MigrationStep { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
     MigrationStep { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
     MigrationStep { name: "0007_secrets", sql: include_str!("schema/0007_secrets.sql") },
+    MigrationStep { name: "0008_documents", sql: include_str!("schema/0008_documents.sql") },
+    MigrationStep { name: "0009_run_inputs", sql: include_str!("schema/0009_run_inputs.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();

@@ -42,4 +42,10 @@ impl DirectoryStatements for Wire {
          WHERE id = $5 AND version = $6 AND sealed = $7 RETURNING 1";
     const REMOVE_SECRET: &'static str =
         "DELETE FROM secrets WHERE id = $1 AND version = $2 AND sealed = $3 RETURNING 1";
+    const LOCK_DOCUMENT: &'static str = "SELECT id, version, body FROM documents WHERE id = $1 FOR UPDATE";
+    const ADD_DOCUMENT: &'static str =
+        "INSERT INTO documents (version, body, id) VALUES ($1, $2, $3) RETURNING 1";
+    const REPLACE_DOCUMENT: &'static str =
+        "UPDATE documents SET version = $1, body = $2 WHERE id = $3 RETURNING 1";
+    const REMOVE_DOCUMENT: &'static str = "DELETE FROM documents WHERE id = $1 RETURNING 1";
 }

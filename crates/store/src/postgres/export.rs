@@ -8,7 +8,8 @@ use super::sql::{arrays, names, type_of};
 use super::wire::Wire;
 use crate::cells::{CellValue, get};
 use crate::data_migration::{
-    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
+    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
+    STOP_NOTIFICATIONS, StoreRole, TABLES,
 };
 use crate::fault::Fault;
 use crate::layout::{each_job_count, each_lane_count};
@@ -292,6 +293,7 @@ impl MigrationSide for PostgresSide {
         let sessions =
             self.wire.client().execute("UPDATE sessions SET lost = true WHERE NOT lost", &[]).await?;
         self.wire.client().batch_execute(FORGET_CLUSTER).await?;
+        self.wire.client().batch_execute(&STOP_NOTIFICATIONS.join(";")).await?;
         self.wire.client().execute(PAUSE_USED, &[&at]).await?;
         let others = "UPDATE queues SET paused_at = $1 WHERE paused_at IS NULL";
         self.wire.client().execute(others, &[&at]).await?;

@@ -1,4 +1,4 @@
-//! Notifications between processes: `NOTIFY` on one connection, outside of the writing transactions
+//! The ready queue of the database: `NOTIFY` on one connection, outside of the writing transactions
 //! (inside, it would serialize their commits), and `LISTEN` on another, which is reopened after it breaks.
 
 use super::connection::{TlsStream, handshake};
@@ -6,8 +6,7 @@ use super::options::Target;
 use super::wire::{OwnWire, StatementCall, value};
 use crate::fault::Fault;
 use async_trait::async_trait;
-use punctual_core::ports::{Heard, Lane, StoreError, Wakes};
-use std::collections::BTreeSet;
+use punctual_core::ports::{Lane, ReadyHint, ReadyQueue, ReadyQueueError, StoreError};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -25,7 +24,7 @@ const PAYLOAD_BYTES_MAX: usize = 7_999;
 /// There may be work in any lane.
 const ANYTHING: &str = "*";
 
-pub(crate) struct PostgresWakes {
+pub(crate) struct PostgresReadyQueue {
     target: Target,
     notifier: OwnWire,
     /// The server process that sends our notifications: these can be ignored.
@@ -40,9 +39,9 @@ struct Listening {
     connection: Connection<Socket, TlsStream>,
 }
 
-impl PostgresWakes {
+impl PostgresReadyQueue {
     pub fn new(target: &Target) -> Self {
-        PostgresWakes {
+        PostgresReadyQueue {
             target: target.clone(),
             notifier: OwnWire::new(target.clone()),
             teller: AtomicI32::new(0),
@@ -50,19 +49,19 @@ impl PostgresWakes {
         }
     }
 
-    async fn try_tell(&self, lanes: &BTreeSet<Lane>) -> Result<(), Fault> {
+    async fn try_publish(&self, hint: &ReadyHint) -> Result<(), Fault> {
         let mut used = self.notifier.take().await?;
         self.teller.store(used.connection.process, Ordering::Relaxed);
-        used.connection.run_one(StatementCall::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
+        used.connection.run_one(StatementCall::new(NOTIFY, [value(CHANNEL), value(payload(hint)?)])).await?;
         used.keep();
         Ok(())
     }
 
-    async fn try_hear(&self) -> Result<Heard, Fault> {
+    async fn try_receive(&self) -> Result<ReadyHint, Fault> {
         let mut place = self.listening.lock().await;
         let Some(listening) = place.as_mut() else {
             *place = Some(Listening::open(&self.target).await?);
-            return Ok(Heard::Anything);
+            return Ok(ReadyHint::AnyLane);
         };
         loop {
             match listening.next().await {
@@ -78,14 +77,22 @@ impl PostgresWakes {
 }
 
 #[async_trait]
-impl Wakes for PostgresWakes {
-    async fn tell(&self, lanes: BTreeSet<Lane>) -> Result<(), StoreError> {
-        if lanes.is_empty() { Ok(()) } else { Ok(self.try_tell(&lanes).await?) }
+impl ReadyQueue for PostgresReadyQueue {
+    fn kind(&self) -> &'static str {
+        "postgres"
     }
 
-    async fn heard(&self) -> Result<Heard, StoreError> {
-        Ok(self.try_hear().await?)
+    async fn publish(&self, hint: ReadyHint) -> Result<(), ReadyQueueError> {
+        if hint.is_empty() { Ok(()) } else { self.try_publish(&hint).await.map_err(unavailable) }
     }
+
+    async fn receive(&self) -> Result<ReadyHint, ReadyQueueError> {
+        self.try_receive().await.map_err(unavailable)
+    }
+}
+
+fn unavailable(fault: Fault) -> ReadyQueueError {
+    ReadyQueueError::Unavailable(StoreError::from(fault).to_string())
 }
 
 impl Listening {
@@ -127,18 +134,19 @@ fn poll_notification(
     }
 }
 
-fn payload(lanes: &BTreeSet<Lane>) -> Result<String, Fault> {
+fn payload(hint: &ReadyHint) -> Result<String, Fault> {
+    let ReadyHint::Lanes(lanes) = hint else { return Ok(ANYTHING.to_owned()) };
     let names: Vec<(&str, &str)> = lanes.iter().map(|lane| (lane.queue(), lane.job_type())).collect();
     let text = serde_json::to_string(&names)?;
     Ok(if text.len() > PAYLOAD_BYTES_MAX { ANYTHING.to_owned() } else { text })
 }
 
 /// A payload that cannot be parsed may mean anything: a newer version has sent it.
-fn understood(payload: &str) -> Heard {
+fn understood(payload: &str) -> ReadyHint {
     match serde_json::from_str::<Vec<(String, String)>>(payload) {
         Ok(names) => {
-            Heard::Queued(names.into_iter().map(|(queue, job_type)| Lane::new(queue, job_type)).collect())
+            ReadyHint::Lanes(names.into_iter().map(|(queue, job_type)| Lane::new(queue, job_type)).collect())
         }
-        Err(_) => Heard::Anything,
+        Err(_) => ReadyHint::AnyLane,
     }
 }

@@ -1,7 +1,7 @@
 //! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
 //! must not know any rule or table.
 
-use super::listen::PostgresWakes;
+use super::listen::PostgresReadyQueue;
 use super::logs::PostgresLogs;
 use super::maintenance::PostgresMaintenance;
 use super::membership::PostgresMembership;
@@ -17,7 +17,7 @@ use crate::membership::{MembershipCall, MembershipReply, serve_membership};
 use crate::store_port::{seed, serve_store};
 use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
-use punctual_core::ports::{StoreError, Wakes};
+use punctual_core::ports::{ReadyQueue, StoreError};
 use std::sync::Arc;
 
 /// A store that several nodes share. Dropping it completes what was sent.
@@ -27,7 +27,7 @@ pub struct PostgresStore {
     maintenance: PostgresMaintenance,
     audit: OwnWire,
     logs: PostgresLogs,
-    wakes: Arc<PostgresWakes>,
+    ready_queue: Arc<PostgresReadyQueue>,
     membership: PostgresMembership,
 }
 
@@ -71,14 +71,14 @@ impl PostgresStore {
             maintenance,
             audit: OwnWire::new(shared.target.clone()),
             logs: PostgresLogs::new(shared.clone(), &shared.target, options.log_bytes_max),
-            wakes: Arc::new(PostgresWakes::new(&shared.target)),
+            ready_queue: Arc::new(PostgresReadyQueue::new(&shared.target)),
             membership: PostgresMembership::new(shared.target.clone()),
         })
     }
 
     /// The notifications between the nodes that share this store.
-    pub fn wakes(&self) -> Arc<dyn Wakes> {
-        self.wakes.clone()
+    pub fn ready_queue(&self) -> Arc<dyn ReadyQueue> {
+        self.ready_queue.clone()
     }
 
     /// Waits until everything that was sent is written.

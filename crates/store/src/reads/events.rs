@@ -7,6 +7,7 @@
 use super::{AnyRow, FetchedRows, PAGE_BYTES, Query, ReadKind, Reads};
 use crate::cells::{RowCells, get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, limit, read_finished, read_live};
+use crate::codes::read_owner;
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{PageRoom, bytes_of};
@@ -17,7 +18,9 @@ use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{FinishedEvent, FinishedPage, OpenExecution, Page, RunningPlace};
+use punctual_core::ports::{
+    FinishedEvent, FinishedPage, Lane, OpenExecution, Page, RunTimes, RunTimesPage, RunningPlace,
+};
 use std::collections::BTreeMap;
 
 /// What is known about deleted rows of history.
@@ -69,15 +72,8 @@ impl Reads<'_> {
             for row in rows.iter() {
                 let place = read(row, FINISHED_COLUMNS, "history.place")?;
                 let is_settled = bound.is_some() || get(row, FINISHED_COLUMNS + 2)?;
-                if place > page.looked_to + 1 && !is_settled {
-                    // A missing number before it may still appear, unless deletion has passed it.
-                    let deleted = match deleted {
-                        Some(deleted) => deleted,
-                        None => *deleted.insert(self.history_bounds().await?.deleted()),
-                    };
-                    if place > deleted + 1 {
-                        return Ok(());
-                    }
+                if !is_settled && self.may_lack_rows(page.looked_to, place, &mut deleted).await? {
+                    return Ok(());
                 }
                 // A job without a row is gone. A job that is only marked as deleted is still reported.
                 let lane: Option<i64> = get(row, FINISHED_COLUMNS + 1)?;
@@ -100,6 +96,47 @@ impl Reads<'_> {
         }
         page.more = true;
         Ok(())
+    }
+
+    /// Whether a number between these positions may still appear: it is missing, and deletion has not passed it.
+    async fn may_lack_rows(
+        &mut self,
+        looked_to: u64,
+        place: u64,
+        deleted: &mut Option<u64>,
+    ) -> Result<bool, Fault> {
+        if place <= looked_to + 1 {
+            return Ok(false);
+        }
+        let deleted = match *deleted {
+            Some(deleted) => deleted,
+            None => *deleted.insert(self.history_bounds().await?.deleted()),
+        };
+        Ok(place > deleted + 1)
+    }
+
+    /// The times of executions that finished after a position in history, ordered by position. Not in one snapshot,
+    /// as [`Self::finished_after`].
+    pub async fn run_times_after(&mut self, after: u64, wanted: usize) -> Result<RunTimesPage, Fault> {
+        let mut page = RunTimesPage { items: vec![], looked_to: after, more: false };
+        let bound = self.connection.settled_below().await?;
+        let bounds = row![counter(after), bound.unwrap_or(i64::MAX), limit(wanted)];
+        let rows = self.rows(Query::of(ReadKind::RunTimesAfter, bounds)).await?;
+        let lanes = self.lanes_in(&rows, 7).await?;
+        let mut deleted = None;
+        for row in rows.iter() {
+            let place = read(row, 0, "history.place")?;
+            let is_settled = bound.is_some() || get(row, 10)?;
+            if !is_settled && self.may_lack_rows(page.looked_to, place, &mut deleted).await? {
+                return Ok(page);
+            }
+            let lane: Option<i64> = get(row, 7)?;
+            let told = lane.map(|lane| read_times(row, lanes.lane(lane)?));
+            page.items.extend(pass_over(told.transpose())?.flatten());
+            page.looked_to = place;
+        }
+        page.more = rows.len() == wanted;
+        Ok(page)
     }
 
     async fn history_bounds(&mut self) -> Result<HistoryBounds, Fault> {
@@ -160,6 +197,21 @@ impl Reads<'_> {
             Ok(OpenExecution { live, worker, queue, job_type })
         }))
     }
+}
+
+fn read_times(row: &AnyRow, lane: &Lane) -> Result<RunTimes, Fault> {
+    let name: Option<String> = get(row, 9)?;
+    Ok(RunTimes {
+        status: read(row, 1, "history.status")?,
+        attempt: read(row, 2, "history.attempt")?,
+        scheduled_time: read(row, 3, "history.scheduled_time")?,
+        available_at: read(row, 4, "history.available_at")?,
+        started_at: get(row, 5)?,
+        completed_at: read(row, 6, "history.completed_at")?,
+        owner: read_owner(get(row, 8)?),
+        job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),
+        lane: lane.clone(),
+    })
 }
 
 /// Where a list of running executions continues after this one.

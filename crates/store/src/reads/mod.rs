@@ -60,6 +60,8 @@ pub(crate) enum ReadKind {
     Users,
     Secret,
     Secrets,
+    Document,
+    Documents,
     WaitingLines,
     Started,
     Limiters,
@@ -92,6 +94,8 @@ pub(crate) enum ReadKind {
     /// Ends with whether the row has settled, unless the connection knows a bound for all rows
     /// ([`ReadConnection::settled_below`]).
     FinishedAfter,
+    /// Ends as [`ReadKind::FinishedAfter`] does.
+    RunTimesAfter,
     OpenExecutions,
     Running,
     OpenBefore,

@@ -11,17 +11,25 @@ use crate::malformed::{pass_over, readable};
 use crate::reads::rows::{read_job_counts, read_session};
 use crate::row_list::row;
 use crate::server::loaded::read_queue;
+use punctual_core::cluster_pause::is_reserved;
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::ports::{Depth, JobCounts, PausedQueue, QueueRow, SessionRow};
 
 impl Reads<'_> {
+    /// The queues that are paused, with the reserved ones that stand for the whole cluster.
     pub async fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, Fault> {
-        Ok(held_queues(self.queues().await?))
+        Ok(held_queues(self.all_queues().await?))
     }
 
-    /// The queues that are paused or have settings, by name.
+    /// The queues of users that are paused or have settings, by name.
     pub async fn queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
+        let mut rows = self.all_queues().await?;
+        rows.retain(|row| !is_reserved(&row.queue));
+        Ok(rows)
+    }
+
+    async fn all_queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
         readable(self.rows(Query::of(ReadKind::Queues, [])).await?.iter().map(read_queue))
     }
 

@@ -3,6 +3,7 @@
 //! columns alone, and each dialect makes the statement from that.
 
 use crate::cells::Cell;
+use crate::codecs::input_column;
 use crate::codes::{fired_column, limits_column, readmission_column};
 use crate::counter_mismatch::{CounterTable, MismatchRow};
 use crate::counters::{CounterChanges, JobTally, LaneCounts, LimiterCounts, StoredCounts};
@@ -431,6 +432,7 @@ fn dead_letters_and_dependencies<'a>(write_set: &'a WriteSet, changes: &mut Vec<
             origin: finished.origin,
             noted: *noted,
             error: finished.error.as_deref().map(Cow::Borrowed),
+            input: input_column(finished.input.as_deref()),
         };
         let [_number, rest @ ..] = columns.into_cells();
         rest

@@ -28,4 +28,8 @@ impl DirectoryStatements for SqliteStatements<'_> {
          WHERE id = ?5 AND version = ?6 AND sealed = ?7";
     const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ?1 AND version = ?2 AND sealed = ?3";
     const TOKEN: &'static str = statement(ReadKind::Token);
+    const LOCK_DOCUMENT: &'static str = "SELECT id, version, body FROM documents WHERE id = ?1";
+    const ADD_DOCUMENT: &'static str = "INSERT INTO documents (version, body, id) VALUES (?1, ?2, ?3)";
+    const REPLACE_DOCUMENT: &'static str = "UPDATE documents SET version = ?1, body = ?2 WHERE id = ?3";
+    const REMOVE_DOCUMENT: &'static str = "DELETE FROM documents WHERE id = ?1";
 }

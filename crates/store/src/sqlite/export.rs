@@ -6,7 +6,8 @@ use super::malformed::{columns, marks, read_from};
 use super::migrate;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, is_unfinished};
 use crate::data_migration::{
-    Cell, Cells, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, StoreRole, TABLES,
+    Cell, Cells, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, STOP_NOTIFICATIONS,
+    StoreRole, TABLES,
 };
 use crate::fault::Fault;
 use async_trait::async_trait;
@@ -269,6 +270,7 @@ impl MigrationSide for SqliteSide {
         let transaction = self.main.transaction()?;
         let sessions = transaction.execute("UPDATE sessions SET lost = 1 WHERE lost = 0", [])?;
         transaction.execute_batch(FORGET_CLUSTER)?;
+        transaction.execute_batch(&STOP_NOTIFICATIONS.join(";"))?;
         transaction.execute(PAUSE_USED, at)?;
         transaction.execute("UPDATE queues SET paused_at = ?1 WHERE paused_at IS NULL", at)?;
         let queues = transaction

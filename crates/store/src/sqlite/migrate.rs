@@ -15,6 +15,8 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0007_access.sql"),
     include_str!("migrations/0008_audit.sql"),
     include_str!("migrations/0009_secrets.sql"),
+    include_str!("migrations/0010_documents.sql"),
+    include_str!("migrations/0011_run_inputs.sql"),
 ];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] =

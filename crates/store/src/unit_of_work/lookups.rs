@@ -193,5 +193,6 @@ pub(super) fn dead_letter_of(finished: &Finished, noted: bool, died_at: Timestam
         died_at,
         error: finished.error.clone(),
         noted,
+        input: finished.input.clone(),
     }
 }

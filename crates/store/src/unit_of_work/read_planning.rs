@@ -229,7 +229,16 @@ impl ReadSet {
             Verb::Delete => {
                 self.dead_of_jobs.insert(*job);
             }
-            Verb::Pause | Verb::Resume | Verb::Trigger { .. } | Verb::Cancel | Verb::Reseal(_) => {}
+            Verb::Pause
+            | Verb::Resume
+            | Verb::Trigger { .. }
+            | Verb::SkipNext(_)
+            | Verb::RunNextAt { .. }
+            | Verb::Backfill(_)
+            | Verb::TriggerAfter(_)
+            | Verb::Cancel
+            | Verb::Retime
+            | Verb::Reseal(_) => {}
         }
     }
 

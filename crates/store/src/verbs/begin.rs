@@ -167,12 +167,13 @@ pub(super) fn assignment(
         name: facts.name,
         job_type: lane.job_type().to_owned(),
         queue: lane.queue().to_owned(),
-        payload: facts.payload,
+        payload: live.input.as_ref().and_then(|input| input.payload.clone()).unwrap_or(facts.payload),
         timeout: facts.settings.timeout_after(live.charged),
         scheduled_time: live.scheduled_time,
         available_at: live.available_at,
         rank: live.rank,
         checkpoint,
+        result_overflow: facts.settings.result_overflow,
     }
 }
 

@@ -7,6 +7,7 @@ use super::each::each;
 use super::{queues, settle, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows, Spent};
+use punctual_core::calendar::Calendars;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::{Cancelled, Finished, Live, OccurrenceFlags};
@@ -18,9 +19,10 @@ pub(super) fn fire<R: Rows>(
     rows: &mut R,
     now: Timestamp,
     fires: &[FireRequest],
+    calendars: &Calendars,
 ) -> Result<Vec<FireOutcome>, Fault> {
     let mut reservations = SlotReservations::default();
-    each(rows, fires, |rows, fire| fire_one(rows, &mut reservations, now, *fire))
+    each(rows, fires, |rows, fire| fire_one(rows, &mut reservations, now, *fire, calendars))
 }
 
 fn fire_one<R: Rows>(
@@ -28,6 +30,7 @@ fn fire_one<R: Rows>(
     reservations: &mut SlotReservations,
     now: Timestamp,
     fire: FireRequest,
+    calendars: &Calendars,
 ) -> Result<FireOutcome, Fault> {
     let Some(row) = rows.schedule(fire.job)? else { return Ok(FireOutcome::Conflict) };
     let lane_id = row.lane;
@@ -42,10 +45,19 @@ fn fire_one<R: Rows>(
     if state.due_at.is_none_or(|due_at| due_at > now) {
         return Ok(FireOutcome::NotDue);
     }
+    let calendars = match calendars.of(state.calendars()) {
+        Ok(calendars) => calendars,
+        Err(unknown) => return Ok(FireOutcome::UnknownCalendar(unknown.to_owned())),
+    };
     queues::weigh(rows, lane.queue())?;
     let (present, replaceable) = present(rows, &state)?;
+    let present = Present { calendars, ..present };
     let open = present.open;
-    let plan = state.plan(now, present, rows.shares());
+    let skipping = if queues::skips_schedules(rows)? { state.plan_skipped(now) } else { None };
+    let plan = match skipping {
+        Some(plan) => plan,
+        None => state.plan(now, present, rows.shares()),
+    };
 
     let skipped = plan.skipped.iter().map(|range| range.count).sum();
     record_skips(rows, &state, &plan.skipped)?;

@@ -33,7 +33,7 @@ pub(crate) use keys::keys_of;
 pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply, Fault> {
     Ok(match write {
         Write::Submit { now, jobs } => WriteReply::Submitted(begin::submit(rows, *now, jobs)?),
-        Write::Fire { now, fires } => WriteReply::Fired(fire::fire(rows, *now, fires)?),
+        Write::Fire { now, fires, calendars } => WriteReply::Fired(fire::fire(rows, *now, fires, calendars)?),
         Write::Look { now, looks } => WriteReply::Looked(look::look(rows, *now, looks)?),
         Write::Resolve { now, limit } => WriteReply::Resolved(dependents::resolve(rows, *now, *limit)?),
         Write::Claim { now, claims } => WriteReply::Claimed(claim::claim(rows, *now, claims)?),
@@ -65,8 +65,8 @@ pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply
         Write::PauseQueue { now, queue, pausing } => {
             WriteReply::QueuePaused(queues::pause_queue(rows, *now, queue, *pausing)?)
         }
-        Write::SetQueue { queue, settings } => {
-            queues::set_queue(rows, queue, settings)?;
+        Write::SetQueue { queue, change } => {
+            queues::set_queue(rows, queue, change)?;
             WriteReply::QueueSet
         }
         Write::Admit { now, lines, limit } => {

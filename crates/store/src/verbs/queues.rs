@@ -3,10 +3,11 @@
 
 use crate::fault::Fault;
 use crate::rows::Rows;
+use punctual_core::cluster_pause::{EVERY_QUEUE, EVERY_SCHEDULE};
 use punctual_core::job::Job;
 use punctual_core::limiter::WaitList;
 use punctual_core::ports::{CommitEffects, Pausing, QueueRow, SubmitOutcome};
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::{QueueChange, QueueSettings};
 use punctual_core::readmission::Readmission;
 use punctual_core::schedule::is_due_at_once;
 use punctual_core::time::Timestamp;
@@ -35,14 +36,15 @@ pub(super) fn pause_queue<R: Rows>(
     }
 }
 
-pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSettings) -> Result<(), Fault> {
+pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, change: &QueueChange) -> Result<(), Fault> {
     let row = found_or_unset(rows, queue)?;
+    let settings = change.applied_to(&row.settings);
     let mut readmission = Readmission::after(row.readmission, &row.settings.limits, &settings.limits);
     if readmission.is_some() && rows.limiter(&WaitList::of_queue(queue))?.in_use == 0 {
         // No execution has a place.
         readmission = None;
     }
-    keep(rows, QueueRow { settings: settings.clone(), readmission, unreadable: None, ..row })
+    keep(rows, QueueRow { settings, readmission, unreadable: None, ..row })
 }
 
 fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {
@@ -59,6 +61,20 @@ fn keep<R: Rows>(rows: &mut R, row: QueueRow) -> Result<(), Fault> {
 }
 
 pub(super) fn is_paused<R: Rows>(rows: &mut R, queue: &str) -> Result<bool, Fault> {
+    Ok(is_held(rows, EVERY_QUEUE)? || is_held(rows, queue)?)
+}
+
+/// Whether the cluster is paused, and recurring occurrences are skipped meanwhile.
+pub(super) fn skips_schedules<R: Rows>(rows: &mut R) -> Result<bool, Fault> {
+    is_held(rows, EVERY_SCHEDULE)
+}
+
+/// Whether the whole cluster is paused.
+pub(super) fn is_cluster_paused<R: Rows>(rows: &mut R) -> Result<bool, Fault> {
+    is_held(rows, EVERY_QUEUE)
+}
+
+fn is_held<R: Rows>(rows: &mut R, queue: &str) -> Result<bool, Fault> {
     Ok(rows.queue(queue)?.is_some_and(|row| row.is_held()))
 }
 

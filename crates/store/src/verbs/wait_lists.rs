@@ -4,6 +4,7 @@
 
 use super::begin::effects;
 use super::each::each;
+use super::queues;
 use super::readmission::readmit;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
@@ -72,7 +73,7 @@ fn goes_through<R: Rows>(
     queue: &QueueRow,
     now: Timestamp,
 ) -> Result<bool, Fault> {
-    if holds_its_lines(queue) {
+    if holds_its_lines(rows, queue)? {
         return Ok(false);
     }
     let limit = queue.settings.limits.of(line);
@@ -126,8 +127,9 @@ fn limited<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueRow>, Fault
 }
 
 /// Whether nothing may pass the limits of a queue for now, so that no start is counted.
-fn holds_its_lines(queue: &QueueRow) -> bool {
-    queue.holds_its_lines() && !planted(Defect::MoveWhilePaused)
+fn holds_its_lines<R: Rows>(rows: &mut R, queue: &QueueRow) -> Result<bool, Fault> {
+    let is_held = queue.holds_its_lines() || queues::is_cluster_paused(rows)?;
+    Ok(is_held && !planted(Defect::MoveWhilePaused))
 }
 
 /// The wait lists that may move after this row has ended or has gone back to waiting. It may miss a queue
@@ -210,7 +212,7 @@ fn admit_one<R: Rows>(
     let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;
     let mut admitted = Admitted::default();
-    if holds_its_lines(&queue) {
+    if holds_its_lines(rows, &queue)? {
         admitted.waiting.extend((used.waiting > 0).then(|| (line.clone(), None)));
         return Ok(admitted);
     }

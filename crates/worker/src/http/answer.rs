@@ -1,12 +1,11 @@
 //! Interprets a response: which statuses succeed, which are retried, and how much of the body is kept. Memory
 //! is bounded whatever the server sends: nothing is read beyond what is kept.
 
-use super::guard::RefusedAddress;
 use super::payload::HttpCall;
 use futures_util::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::RETRY_AFTER;
+use hyper::header::{HeaderName, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy;
 use punctual_core::causes::{causes, innermost};
@@ -14,11 +13,17 @@ use punctual_core::documents::document_problem;
 use punctual_core::limits;
 use punctual_core::payloads::web_call::ExpectedStatuses;
 use punctual_core::ports::{Clock, Outcome};
+use punctual_core::retry::ChosenTime;
+use punctual_core::time::Timestamp;
+use punctual_outbound::RefusedAddress;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::error::Error;
 use std::pin::pin;
+use std::time::Duration;
 
+/// A response with this header, such as `Punctual-Snooze: 10m`, puts the run off, whatever its status.
+const SNOOZE: HeaderName = HeaderName::from_static("punctual-snooze");
 /// Nesting depth of a JSON body that is kept as JSON: the result adds one level around it. Deeper bodies are
 /// kept as text.
 const BODY_DEPTH_MAX: usize = limits::JSON_DEPTH_MAX - 1;
@@ -28,22 +33,24 @@ pub(super) async fn judge(call: &HttpCall, response: Response<Incoming>, clock: 
     let status = response.status();
     let retry_after =
         response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let snooze = response.headers().get(SNOOZE).and_then(|value| ChosenTime::after(value.to_str().ok()?));
     let said = format!("{} {} answered {status}", call.method, call.host);
+    if let Some(until) = snooze {
+        return Outcome::Snoozed { until };
+    }
     match verdict(status, &call.expected) {
         AnswerVerdict::Success => {
             let mut kept = BodyPrefix::up_to(limits::HTTP_RESPONSE_BYTES_MAX);
             match kept.fill(response.into_body()).await {
                 Ok(()) => Outcome::Succeeded { result: Some(kept.result(status)) },
-                Err(error) => Outcome::Failed {
-                    error: format!("{said}, but the body was interrupted: {}", innermost(&error)),
-                    retryable: true,
-                },
+                Err(error) => {
+                    Outcome::failed(format!("{said}, but the body was interrupted: {}", innermost(&error)))
+                }
             }
         }
-        AnswerVerdict::Redirect => Outcome::Failed {
-            error: format!("{said}: redirects are not followed, use the final address as url"),
-            retryable: false,
-        },
+        AnswerVerdict::Redirect => Outcome::failed_for_good(format!(
+            "{said}: redirects are not followed, use the final address as url"
+        )),
         verdict => {
             let mut kept = BodyPrefix::up_to(limits::HTTP_ERROR_BODY_BYTES_MAX);
             let waited = clock.sleep(limits::HTTP_ERROR_BODY_WAIT_MAX);
@@ -53,13 +60,28 @@ pub(super) async fn judge(call: &HttpCall, response: Response<Incoming>, clock: 
                 Either::Left((Ok(()), _))
             );
             kept.is_cut |= !is_whole;
+            let retry_at = retry_after.as_deref().and_then(|after| after_header(after, clock.wall()));
             let asked = retry_after.map_or_else(String::new, |after| format!(" (Retry-After: {after})"));
             Outcome::Failed {
                 error: format!("{said}{asked}{}", kept.excerpt()),
                 retryable: verdict == AnswerVerdict::TryAgain,
+                retry_at,
             }
         }
     }
+}
+
+/// The wait that a `Retry-After` asks for, in seconds or until a date; `None` if it is not understood.
+fn after_header(text: &str, now: Timestamp) -> Option<ChosenTime> {
+    let text = text.trim();
+    let delay = match text.parse().ok() {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => {
+            let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+            Timestamp::from_micros(date.as_microsecond()).since(now)
+        }
+    };
+    Some(ChosenTime::After(delay.min(limits::HTTP_RETRY_AFTER_MAX)))
 }
 
 /// The outcome of a call that got no response.
@@ -67,10 +89,10 @@ pub(super) fn not_answered(call: &HttpCall, error: &legacy::Error) -> Outcome {
     let said = format!("{} {}", call.method, call.host);
     if let Some(refused) = find_refusal(error) {
         let advice = format!("the operator of the worker can allow it with --http-allow {}", place(call));
-        return Outcome::Failed { error: format!("{said}: {refused}; {advice}"), retryable: false };
+        return Outcome::failed_for_good(format!("{said}: {refused}; {advice}"));
     }
     let what = if error.is_connect() { "cannot connect" } else { "no answer" };
-    Outcome::Failed { error: format!("{said}: {what}: {}", innermost(error)), retryable: true }
+    Outcome::failed(format!("{said}: {what}: {}", innermost(error)))
 }
 
 /// Host and port: the narrowest exception that permits the call.
@@ -185,9 +207,9 @@ fn fitting(text: &str, json_bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guard::AddressGuard;
     use super::*;
     use http_body_util::Full;
+    use punctual_outbound::AddressGuard;
     use serde_json::json;
 
     fn kept(bytes: &[u8], bytes_max: usize) -> BodyPrefix {
@@ -283,6 +305,18 @@ mod tests {
         for levels in [BODY_DEPTH_MAX + 1, 400] {
             assert!(result(nested(levels).as_bytes(), 1_000)["body"].is_string(), "{levels}");
         }
+    }
+
+    #[test]
+    fn a_wait_is_in_seconds_or_until_a_date_and_has_a_limit() {
+        let now: Timestamp = "2026-10-21T07:28:00Z".parse().unwrap();
+        let after = |text| after_header(text, now);
+        let seconds = |seconds| Some(ChosenTime::After(Duration::from_secs(seconds)));
+        assert_eq!(after("120"), seconds(120));
+        assert_eq!(after("Wed, 21 Oct 2026 07:30:00 GMT"), seconds(120));
+        assert_eq!(after("Wed, 21 Oct 2026 07:00:00 GMT"), seconds(0));
+        assert_eq!(after("99999999"), Some(ChosenTime::After(limits::HTTP_RETRY_AFTER_MAX)));
+        assert_eq!(after("soon"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The `http` job type: calls a URL and interprets the response.
 //!
-//! It owns the form of a call ([`payload`]), its permitted targets ([`guard`], [`connect`]), its signature
+//! It owns the form of a call ([`payload`]), its permitted targets ([`punctual_outbound`]), its signature
 //! ([`sign`]), the meaning of a response ([`answer`]) and the checkpoint for the next attempt
 //! ([`checkpoint`]). It must not know slots or sessions: the worker enforces the attempt's timeout by
 //! dropping the call and its connection. This is the only HTTP code in the worker, and the simulation does
@@ -8,24 +8,18 @@
 
 mod answer;
 mod checkpoint;
-mod connect;
-mod guard;
 mod payload;
 mod sign;
 
-pub use guard::{Allow, ParseAllowError};
+pub use punctual_outbound::{Allow, OutboundError as HttpConfigError, ParseAllowError};
 pub use sign::{EmptyKeyError, SigningKey};
 
-use connect::HttpClient;
-use guard::AddressGuard;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{self, HeaderName, HeaderValue};
 use payload::HttpCall;
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, LogStream, Outcome, Task};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use punctual_outbound::{AddressGuard, HttpClient};
 use std::sync::Arc;
 
 const USER_AGENT: &str = concat!("punctual/", env!("CARGO_PKG_VERSION"));
@@ -44,16 +38,6 @@ pub struct HttpConfig {
     pub root_certificates_pem: Vec<u8>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum HttpConfigError {
-    #[error("no certificate in PEM found")]
-    NoCertificate,
-    #[error("not a certificate in PEM: {0}")]
-    BadCertificate(String),
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
-}
-
 /// Runs `http` jobs.
 pub struct HttpExecutor(Arc<HttpCaller>);
 
@@ -65,9 +49,9 @@ struct HttpCaller {
 
 impl HttpExecutor {
     pub fn new(config: HttpConfig, host: &Host) -> Result<Self, HttpConfigError> {
-        let tls = tls_config(&config.root_certificates_pem)?;
+        let tls = punctual_outbound::tls_config(&config.root_certificates_pem)?;
         Ok(HttpExecutor(Arc::new(HttpCaller {
-            client: connect::client(AddressGuard::new(config.allow), tls, host),
+            client: punctual_outbound::client(Arc::new(AddressGuard::new(config.allow)), tls, host),
             signing_key: config.signing_key,
             clock: host.clock.clone(),
         })))
@@ -89,7 +73,7 @@ impl HttpCaller {
     async fn run(&self, context: &ExecutionContext) -> Outcome {
         let mut call = match HttpCall::from_payload(&context.assignment.payload) {
             Ok(call) => call,
-            Err(error) => return Outcome::Failed { error: error.to_string(), retryable: false },
+            Err(error) => return Outcome::failed_for_good(error.to_string()),
         };
         tell_facts(&mut call, context);
         if let Err(left_out) = checkpoint::tell(&mut call, context.assignment.checkpoint.as_ref()) {
@@ -144,24 +128,6 @@ fn request(call: &mut HttpCall) -> Request<Full<hyper::body::Bytes>> {
     *request.uri_mut() = call.uri.clone();
     *request.headers_mut() = std::mem::take(&mut call.headers);
     request
-}
-
-fn tls_config(more_roots_pem: &[u8]) -> Result<ClientConfig, HttpConfigError> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let well_known = roots.len();
-    for certificate in CertificateDer::pem_slice_iter(more_roots_pem) {
-        let bad = |error: &dyn std::fmt::Display| HttpConfigError::BadCertificate(error.to_string());
-        let certificate = certificate.map_err(|error| bad(&error))?;
-        roots.add(certificate).map_err(|error| bad(&error))?;
-    }
-    if !more_roots_pem.is_empty() && roots.len() == well_known {
-        return Err(HttpConfigError::NoCertificate);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(HttpConfigError::Tls)?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 #[cfg(test)]
@@ -229,6 +195,7 @@ mod tests {
             available_at: Timestamp::EPOCH,
             rank: 0,
             checkpoint: None,
+            result_overflow: Default::default(),
         };
         ExecutionContext {
             assignment,
@@ -271,14 +238,6 @@ mod tests {
         let payload = format!("{{\"url\": \"https://{address}/\"}}");
         let outcome = executor(&["127.0.0.1"]).execute(context(payload)).await;
         let error = format!("GET {address}: cannot connect: no connection within 10 seconds");
-        assert_eq!(outcome, Outcome::Failed { error, retryable: true });
-    }
-
-    #[test]
-    fn more_roots_must_be_certificates() {
-        assert!(tls_config(b"").is_ok());
-        assert!(matches!(tls_config(b"hello"), Err(HttpConfigError::NoCertificate)));
-        let nonsense = b"-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
-        assert!(matches!(tls_config(nonsense), Err(HttpConfigError::BadCertificate(_))));
+        assert_eq!(outcome, Outcome::failed(error));
     }
 }

@@ -81,7 +81,7 @@ impl Executor for CommandExecutor {
                 let request = with_facts(request, &self.shim, &context);
                 Box::pin(run(self.shim.clone(), self.keeper.clone(), request, context))
             }
-            Err(error) => Box::pin(std::future::ready(Outcome::Failed { error, retryable: false })),
+            Err(error) => Box::pin(std::future::ready(Outcome::failed_for_good(error))),
         }
     }
 
@@ -103,6 +103,7 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
         ("PUNCTUAL_IDEMPOTENCY_KEY", assignment.idempotency_key().to_string()),
         ("PUNCTUAL_DEADLINE", context.deadline.to_string()),
     ];
+    request.limits.result_overflow = assignment.result_overflow;
     request.enclosure = shim.containment.next(&assignment.queue);
     let added = std::mem::replace(&mut request.env, shim.env.clone());
     request.env.extend(request.enclosure.sandbox.env());
@@ -151,7 +152,7 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
 }
 
 fn failed(error: String) -> Outcome {
-    Outcome::Failed { error, retryable: true }
+    Outcome::failed(error)
 }
 
 /// A running shim.

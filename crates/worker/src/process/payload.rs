@@ -2,6 +2,7 @@
 //! next attempt, so the error names the field and fails the job permanently.
 
 use super::protocol::{CommandLimits, Enclosure, Request};
+use punctual_core::job::ResultOverflow;
 use punctual_core::payloads::commands::{self, CommandSpec};
 
 /// The request of a `process` job; its environment contains only the payload's variables.
@@ -26,6 +27,8 @@ fn request(spec: CommandSpec) -> Request {
             cpu_secs: spec.cpu_secs,
             processes: spec.processes,
             output_bytes: spec.output_bytes,
+            // The executor sets it to that of the job.
+            result_overflow: ResultOverflow::default(),
         },
         enclosure: Enclosure::default(),
     }
@@ -55,7 +58,8 @@ mod tests {
                     memory_bytes: Some(64 << 20),
                     cpu_secs: Some(3),
                     processes: Some(9),
-                    output_bytes: 4_096
+                    output_bytes: 4_096,
+                    ..CommandLimits::default()
                 },
                 enclosure: Enclosure::default(),
             }

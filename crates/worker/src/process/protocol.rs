@@ -5,6 +5,7 @@
 //! its stdout; the last one reports how the command ended. Both ends are the same binary, so the protocol has
 //! no versions.
 
+use punctual_core::job::ResultOverflow;
 use punctual_core::limits;
 use punctual_core::notes::Progress;
 use serde::{Deserialize, Serialize};
@@ -64,8 +65,24 @@ pub struct Sandbox {
     /// Whether the command has its own PID and mount namespaces, in which `hidden` is empty.
     pub namespaces: bool,
     /// Directories and files of the worker that commands must not read.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Vec<HiddenPlace>,
     pub landlock: Landlock,
+}
+
+/// Where a directory or file is that commands must not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenPlace {
+    pub path: PathBuf,
+    /// What must be there: a command does not start if it is elsewhere by now. If absent, whatever is there is
+    /// hidden, and nothing need be there.
+    pub inode: Option<Inode>,
+}
+
+/// Identifies a directory or file of this machine, wherever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inode {
+    pub device: u64,
+    pub number: u64,
 }
 
 /// How Landlock restricts a command.
@@ -144,6 +161,8 @@ pub struct CommandLimits {
     pub processes: Option<u64>,
     /// Bytes of stdout and stderr that are passed on.
     pub output_bytes: u64,
+    #[serde(default)]
+    pub result_overflow: ResultOverflow,
 }
 
 /// A message from the shim.
@@ -173,6 +192,9 @@ pub struct CommandEnd {
     pub how: How,
     /// The last line of stdout, if it is JSON.
     pub result: Option<String>,
+    /// The beginning of a last line that may be JSON, but is too long to be the result.
+    #[serde(default)]
+    pub overflow: Option<String>,
     pub stderr_tail: Vec<String>,
     /// Whether the kernel killed a process of the tree because of the memory limit.
     pub out_of_memory: bool,
@@ -259,6 +281,7 @@ mod tests {
         let ended = CommandEnd {
             how: How::Signaled { signal: 9 },
             result: Some("{}".to_owned()),
+            overflow: Some("[".to_owned()),
             stderr_tail: vec!["oh\nno".to_owned()],
             out_of_memory: true,
             was_stopped: false,

@@ -28,6 +28,7 @@ fn assignment(number: u32) -> Assignment {
         available_at: Timestamp::EPOCH,
         rank: 0,
         checkpoint: None,
+        result_overflow: Default::default(),
     }
 }
 

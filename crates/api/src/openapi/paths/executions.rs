@@ -1,17 +1,20 @@
 //! Executions, their logs, and dead letters.
 
 use super::super::operation::{Operation, Title};
+use super::jobs::request_key;
 use super::{DEAD_LETTERS, EXECUTIONS, NO_JOB, execution_id, job_id, paged, streaming};
 use axum::http::Method;
-use punctual_client::API_PREFIX;
 use punctual_client::schema::OCCURRENCE_EXAMPLE;
 use punctual_client::schema::{Schema, flag, text, the, time, whole};
+use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
 use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    vec![of_job(), job_logs(), list(), show(), logs(), cancel(), events(), list_dead(), redrive(), discard()]
+    let mut operations = vec![of_job(), job_logs(), list(), show(), logs(), cancel(), rerun(), events()];
+    operations.extend([search_logs(), list_dead(), redrive(), discard()]);
+    operations
 }
 
 fn title(id: &'static str, summary: &'static str) -> Title {
@@ -66,6 +69,7 @@ fn lines(operation: Operation) -> Operation {
     let operation = paged(operation)
         .in_query("follow", follow.otherwise(false))
         .in_query("tail", tail)
+        .in_query("tag", text().about("Only lines of jobs that have this tag."))
         .in_query("since", time().about("Only lines written at or after this time."))
         .in_query(
             "until",
@@ -74,6 +78,32 @@ fn lines(operation: Operation) -> Operation {
         .in_header("Last-Event-ID", last_event_id())
         .answers(200, "One page, or with `follow` a stream of lines.", "LogPage");
     streaming(operation, "`line` events with a `LogLine` each, and finally an `end` event with the `status`.")
+}
+
+fn search_logs() -> Operation {
+    let title = title("searchLogs", "Search the logs of all jobs");
+    Operation::new(Method::GET, format!("{API_PREFIX}/logs"), title)
+        .needs(UseCase::SearchLogs)
+        .about(
+            "The latest matching lines of executions that run or are kept in history. A search examines a bounded number of \
+             executions and lines, the latest first, and `searched` says how far it looked: pass its `back_to` as `until` to \
+             search on.",
+        )
+        .in_query("queue", text().about("Only lines of jobs of this queue."))
+        .in_query("job_type", text().about("Only lines of jobs of this type."))
+        .in_query("owner", text().about("Only lines of jobs of this owner."))
+        .in_query("since", time().about("Only lines written at or after this time."))
+        .in_query("until", time().about("Only lines written before this time."))
+        .in_query("grep", text().about("Only lines with this text, in any case."))
+        .in_query("level", the("LogLevel").about("Only lines of this level or a more severe one."))
+        .in_query(
+            "limit",
+            whole(1..=limits::PAGE_ITEMS_MAX as u64)
+                .about("The maximum number of lines.")
+                .otherwise(limits::PAGE_ITEMS_DEFAULT),
+        )
+        .answers(200, "The lines, and how far the search looked.", "FoundLogs")
+        .fails(400, "A parameter is unknown or out of range.")
 }
 
 fn last_event_id() -> Schema {
@@ -154,6 +184,22 @@ fn cancel() -> Operation {
         .may_take("Nothing", json!({}))
         .answers(200, "The execution in its current state.", "Execution")
         .fails(409, "It has already ended.")
+}
+
+fn rerun() -> Operation {
+    on_execution(Method::POST, "/rerun", title("rerunExecution", "Run a finished occurrence again"))
+        .needs(UseCase::RerunExecution)
+        .about(
+            "Adds a new occurrence with the same `scheduled_time` that names in `repeats` the one it repeats. \
+             Finished executions do not change. Without a payload it has the payload of the repeated run if that had \
+             one of its own, otherwise the current payload of the job.",
+        )
+        .in_header(IDEMPOTENCY_KEY, request_key())
+        .may_take("Trigger", json!({"payload": {"day": "2026-03-01"}}))
+        .answers(201, "The execution that was added.", "Execution")
+        .with_header(201, "Location")
+        .with_header(201, IDEMPOTENT_REPLAYED)
+        .fails(409, "The occurrence is still open, the overlap policy does not allow another run, or the job is cancelled.")
 }
 
 fn dead(id: &'static str, summary: &'static str) -> Title {

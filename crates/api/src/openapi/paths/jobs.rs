@@ -3,7 +3,7 @@
 use super::super::operation::{Operation, Title};
 use super::{JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, job_id, paged};
 use axum::http::Method;
-use punctual_client::schema::{Schema, flag, list as list_of, name, text, the, up_to, whole};
+use punctual_client::schema::{Schema, flag, list as list_of, name, one_of, text, the, time, up_to, whole};
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
 use punctual_engine::UseCase;
@@ -13,7 +13,7 @@ pub fn operations() -> Vec<Operation> {
     let mut operations = vec![submit(), submit_batch(), list(), show(), replace(), patch(), delete()];
     operations.extend([put_by_name(), plan_by_name()]);
     operations.extend(verbs());
-    operations.extend([trigger(), explain(), next(), preview()]);
+    operations.extend([trigger(), explain(), next(), preview(), fires()]);
     operations
 }
 
@@ -25,7 +25,7 @@ fn path(rest: &str) -> String {
     format!("{API_PREFIX}/jobs{rest}")
 }
 
-fn request_key() -> Schema {
+pub(super) fn request_key() -> Schema {
     text()
         .about(
             "Identifies this request: repeated within 24 hours with the same token, it has no effect and \
@@ -135,6 +135,29 @@ fn list() -> Operation {
             text().about(
                 "Only jobs whose payload has this scalar in a field, such as `payload.customer=42` or \
                  `payload.order.id=A-7`; up to 8 of them, and all must match. Needs `payload:read`.",
+            ),
+        )
+        .in_query(
+            "payload_has",
+            text().about("Only jobs whose payload has this field, such as `order.id`; repeatable. Needs `payload:read`."),
+        )
+        .in_query("not_status", the("JobStatus").about("Only jobs without this status; repeatable."))
+        .in_query("not_name", text().about("Only jobs without this name; repeatable."))
+        .in_query("not_job_type", text().about("Only jobs without this type; repeatable."))
+        .in_query("not_queue", text().about("Only jobs that are not in this queue; repeatable."))
+        .in_query("not_owner", text().about("Only jobs that do not belong to this owner; repeatable."))
+        .in_query("not_tag", text().about("Only jobs without this tag; repeatable."))
+        .in_query("created_after", time().about("Only jobs submitted at or after this time."))
+        .in_query("created_before", time().about("Only jobs submitted before this time."))
+        .in_query("next_run_after", time().about("Only jobs whose next run is at or after this time."))
+        .in_query("next_run_before", time().about("Only jobs whose next run is before this time."))
+        .in_query("last_run_after", time().about("Only jobs whose latest execution ended at or after this time."))
+        .in_query("last_run_before", time().about("Only jobs whose latest execution ended before this time."))
+        .in_query(
+            "sort",
+            one_of(&["next_run", "name", "priority", "last_run", "lateness"]).about(
+                "Another order than the latest first. A bounded number of jobs is compared, `compared` says how many, and \
+                 there is one page.",
             ),
         );
     paged(operation)
@@ -352,4 +375,39 @@ fn preview() -> Operation {
             json!({"cron_expression": "30 2 * * *", "timezone": "Europe/Berlin", "count": 5}),
         )
         .answers(200, "The schedule in words, and its next occurrences.", "Preview")
+}
+
+fn fires() -> Operation {
+    let title = Title { id: "listFires", tag: SCHEDULES, summary: "When all jobs run" };
+    let operation = Operation::new(Method::GET, format!("{API_PREFIX}/fires"), title)
+        .needs(UseCase::ReadJobs)
+        .about(
+            "The calendar: active jobs that fire within a range of time, newest job first, with their next nominal \
+             times in it. Fires of the past are not listed: see executions. Each page examines a bounded number of \
+             jobs, so a page may be short or even empty while `next_cursor` says that there is more.",
+        )
+        .in_query("from", time().about("The beginning of the range; now if omitted."))
+        .in_query(
+            "until",
+            time().about("The end of the range, at most 400 days later; one day later if omitted."),
+        )
+        .in_query(
+            "per_job",
+            whole(1..=limits::PREVIEW_MAX as u64)
+                .about("How many fires of each job to list; `count` counts all of them.")
+                .otherwise(limits::FIRES_PER_JOB_DEFAULT as u64),
+        )
+        .in_query("name", text().about("Only jobs with exactly this name."))
+        .in_query("job_type", text().about("Only jobs of this type."))
+        .in_query("queue", text().about("Only jobs of this queue."))
+        .in_query("owner", text().about("Only jobs of this owner."))
+        .in_query(
+            "tag",
+            up_to(
+                limits::TAGS_MAX,
+                list_of(name().about("A tag."))
+                    .about("Only jobs with this tag; if repeated, only jobs that have all of them."),
+            ),
+        );
+    paged(operation).answers(200, "One page.", "JobFiresPage")
 }

@@ -2,10 +2,15 @@
 
 mod access;
 mod audit;
+mod bulk;
+mod calendars;
 mod executions;
+mod job_types;
 mod jobs;
+mod notifications;
 mod secrets;
 mod server;
+mod views;
 mod worker;
 mod workers;
 
@@ -18,11 +23,16 @@ pub fn all() -> Vec<Operation> {
     [
         jobs::operations(),
         executions::operations(),
+        bulk::operations(),
         workers::operations(),
         server::operations(),
         access::operations(),
+        calendars::operations(),
         secrets::operations(),
+        notifications::operations(),
+        job_types::operations(),
         audit::operations(),
+        views::operations(),
         worker::operations(),
     ]
     .into_iter()
@@ -34,11 +44,15 @@ const JOBS: &str = "Jobs";
 const SCHEDULES: &str = "Schedules";
 const EXECUTIONS: &str = "Executions";
 const DEAD_LETTERS: &str = "Dead letters";
+const BULK: &str = "Bulk";
 const QUEUES: &str = "Queues";
 const WORKERS: &str = "Workers";
 const SERVER: &str = "Server";
 const ACCESS: &str = "Access";
 const SECRETS: &str = "Secrets";
+const NOTIFICATIONS: &str = "Notifications";
+const JOB_TYPES: &str = "Job types";
+const VIEWS: &str = "Saved views";
 const CLOCK: &str = "Clock";
 const WORKER: &str = "Worker protocol";
 
@@ -49,11 +63,16 @@ pub fn tags() -> Value {
         {"name": SCHEDULES, "description": "When jobs run next."},
         {"name": EXECUTIONS, "description": "Attempts: running and finished executions, and their logs."},
         {"name": DEAD_LETTERS, "description": "Occurrences that failed permanently."},
+        {"name": BULK, "description": "One action on everything that a filter selects."},
         {"name": QUEUES, "description": "Waiting and running executions by queue, limits, and pausing."},
         {"name": WORKERS, "description": "Connected workers, their state, and orders to them."},
         {"name": SERVER, "description": "Health, statistics and documentation."},
         {"name": ACCESS, "description": "Tokens and users: who may use the server, and what each may do."},
         {"name": SECRETS, "description": "Values that payloads refer to, and that only workers get."},
+        {"name": NOTIFICATIONS, "description": "Who is told when jobs fail or do not run: channels, rules, silences, \
+                                                alerts and deliveries."},
+        {"name": JOB_TYPES, "description": "Schemas that payloads must match."},
+        {"name": VIEWS, "description": "Lists with their filters, as each user has saved them."},
         {"name": CLOCK, "description": "The clock that schedules use, and how to move it on a server that \
                                         was started with a manual clock."},
         {"name": WORKER, "description": "How a worker in any language claims jobs, runs them and reports \

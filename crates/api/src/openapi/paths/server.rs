@@ -4,14 +4,16 @@ use super::super::operation::{Operation, Title};
 use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
-use punctual_client::schema::name;
+use punctual_client::schema::{name, one_of, text, the, time, whole};
+use punctual_core::limits;
 use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    let mut operations = vec![list_queues(), show_queue(), set_queue()];
+    let mut operations = vec![list_queues(), show_queue(), set_queue(), patch_queue()];
     operations.extend(queue_verbs());
-    operations.extend([stats(), nodes(), me(), clock()]);
+    operations.extend(pauses());
+    operations.extend([stats(), series(), nodes(), me(), clock()]);
     operations.extend(clock_moves());
     operations.extend(health());
     operations.extend([metrics(), document(), page()]);
@@ -53,6 +55,42 @@ fn set_queue() -> Operation {
         )
 }
 
+fn patch_queue() -> Operation {
+    let title = Title { id: "patchQueue", tag: QUEUES, summary: "Change some settings of a queue" };
+    on_queue(Method::PATCH, "", title)
+        .needs(UseCase::SetQueue)
+        .about(
+            "Settings that the body does not name stay. Of two changes at the same time, both take effect.",
+        )
+        .takes("PatchQueue", json!({"concurrency": 20, "rate": null}))
+}
+
+fn pauses() -> [Operation; 3] {
+    let on_pause = |method, id, summary| {
+        let title = Title { id, tag: QUEUES, summary };
+        Operation::new(method, format!("{API_PREFIX}/pause"), title).answers(
+            200,
+            "Whether the cluster is paused.",
+            "ClusterPause",
+        )
+    };
+    [
+        on_pause(Method::GET, "getPause", "Get the pause of the cluster")
+            .needs(UseCase::ReadPause)
+            .about("Whether the cluster is paused, since when, why and until when."),
+        on_pause(Method::PUT, "pauseCluster", "Pause the whole cluster")
+            .needs(UseCase::SetPause)
+            .about(
+                "Nothing starts, as if every queue were paused; running executions finish. Repeating it changes the \
+                 reason, the end and the choice. It ends by itself at `until`.",
+            )
+            .takes("SetPause", json!({"reason": "database upgrade"})),
+        on_pause(Method::DELETE, "resumeCluster", "Resume the cluster")
+            .needs(UseCase::EndPause)
+            .about("Everything that waited runs, late. Queues that were paused on their own stay paused."),
+    ]
+}
+
 fn queue_verbs() -> [Operation; 2] {
     let verb = |rest, id, summary, case, about: &str| {
         let title = Title { id, tag: QUEUES, summary };
@@ -89,6 +127,38 @@ fn stats() -> Operation {
              cover its own jobs, counted up to a limit (`looked_at`), and the counters of processes are 0.",
         )
         .answers(200, "The statistics.", "Stats")
+}
+
+fn series() -> Operation {
+    let metric = one_of(&["executions", "duration", "lateness", "waiting"]).about(
+        "What the columns hold: executions by status; or how long executions ran, how late they started, or how \
+         long they waited for a worker.",
+    );
+    let by = one_of(&["all", "queue", "job_type", "job"])
+        .about("What the executions are divided by. Jobs with the same owner and name are counted together.");
+    let step = the("Duration").about(
+        "The length of a step, in whole minutes. If omitted, the shortest that gives at most 240 steps.",
+    );
+    Operation::new(Method::GET, format!("{API_PREFIX}/series"), server("getSeries", "Get figures over time"))
+        .needs(UseCase::ReadSeries)
+        .about(
+            "What executions did in each step of time, for charts: one series for each queue, job type or job, with \
+             columns of equal length. Executions are counted in the minute in which they ended. A caller with a \
+             limited scope sees figures of its own jobs only, as far as these have figures of their own.",
+        )
+        .in_query("metric", metric.otherwise("executions"))
+        .in_query("by", by.otherwise("queue"))
+        .in_query("name", text().about("Only the queue, job type or job with this name."))
+        .in_query("since", time().about("The beginning; by default three hours before `until`."))
+        .in_query("until", time().about("The end; by default now."))
+        .in_query("step", step)
+        .in_query(
+            "limit",
+            whole(1..=limits::SERIES_SHOWN_MAX as u64)
+                .about("How many series, those with the most executions.")
+                .otherwise(limits::SERIES_SHOWN_DEFAULT),
+        )
+        .answers(200, "The figures.", "SeriesPage")
 }
 
 fn nodes() -> Operation {

@@ -5,22 +5,26 @@ use punctual_client::protocol::{
     DemandRequest, HeartbeatRequest, LeaseBody, LogsRequest, NewLogLine, NoteBody, NotesRequest, OpenSession,
     OutcomeWord, PollRequest, ProgressNote, ReportBody,
 };
-use punctual_client::{ConditionBody, Seconds};
+use punctual_client::{ConditionBody, Seconds, Span};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
+use punctual_core::log_level::LogLevel;
 use punctual_core::names::{line_problem, name_problem, path_name_problem};
 use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Note, Progress};
 use punctual_core::ports::{
     Heartbeat, LeaseRef, LogLine, Outcome, Poll, Report, Served, SessionOpening, WorkerAbout,
 };
+use punctual_core::retry::ChosenTime;
 use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a poll waits by default.
 const POLL_WAIT_DEFAULT: Duration = Duration::from_secs(20);
 
-pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
+/// The session, and the schemas of job types that the worker registers.
+pub fn opening(request: OpenSession) -> Result<(SessionOpening, BTreeMap<String, String>), ApiError> {
     path_name("worker", &request.worker)?;
     job_types(&request.job_types)?;
     within("slots", request.slots, 1..=limits::WORKER_SLOTS_MAX)?;
@@ -36,7 +40,12 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
         let fix = format!("must be from {} to {}", least.as_secs_f64(), most.as_secs_f64());
         return Err(ApiError::field("lease_secs", fix));
     }
-    Ok(SessionOpening {
+    if let Some(other) = request.schemas.keys().find(|name| !request.job_types.contains(name)) {
+        let fix = "is not one of job_types: a worker registers schemas of types that it runs";
+        return Err(ApiError::field(format!("schemas.{other}"), fix));
+    }
+    let schemas = request.schemas.iter().map(|(name, schema)| (name.clone(), schema.to_string())).collect();
+    let opening = SessionOpening {
         worker: request.worker,
         lease,
         // Only the process that holds the store may mark its own worker as embedded.
@@ -46,7 +55,8 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
         about: WorkerAbout { queues: request.queues, version: request.version, host: request.host },
         // The use case sets it to the token of the caller.
         token: None,
-    })
+    };
+    Ok((opening, schemas))
 }
 
 /// The poll, and the worker's held leases if it lists them.
@@ -137,7 +147,7 @@ pub fn reports(reports: Vec<ReportBody>, now: Timestamp) -> Result<Vec<Report>, 
 }
 
 fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
-    use OutcomeWord::{Cancelled, Failed, Interrupted, Succeeded, TimedOut};
+    use OutcomeWord::{Cancelled, Failed, Interrupted, Snoozed, Succeeded, TimedOut};
     if body.result.is_some() && body.outcome != Succeeded {
         return Err(ApiError::field("result", "is only valid for the outcome succeeded"));
     }
@@ -147,12 +157,17 @@ fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
     if body.retryable.is_some() && body.outcome != Failed {
         return Err(ApiError::field("retryable", "is only valid for the outcome failed"));
     }
+    let next_at = chosen(&body, now)?;
     let outcome = match body.outcome {
         Succeeded => Outcome::Succeeded { result: body.result.map(|result| result.get().to_owned()) },
         Failed => {
             let missing = || ApiError::field("error", "is required: say what went wrong");
             let error = body.error.ok_or_else(missing)?;
-            Outcome::Failed { error, retryable: body.retryable.unwrap_or(true) }
+            Outcome::Failed { error, retryable: body.retryable.unwrap_or(true), retry_at: next_at }
+        }
+        Snoozed => {
+            let missing = || ApiError::field("snooze", "is required: how long to wait, such as 10m");
+            Outcome::Snoozed { until: next_at.ok_or_else(missing)? }
         }
         TimedOut => Outcome::TimedOut,
         Cancelled => Outcome::Cancelled,
@@ -166,6 +181,34 @@ fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
     end.started_at = body.started_at;
     let lease = LeaseRef { execution: body.execution_id, epoch: body.epoch };
     Ok(Report { session: body.session, lease, end })
+}
+
+/// When the handler wants to run again.
+fn chosen(body: &ReportBody, now: Timestamp) -> Result<Option<ChosenTime>, ApiError> {
+    let most = limits::CHOSEN_DELAY_MAX;
+    let (failed, snoozed) = (body.outcome == OutcomeWord::Failed, body.outcome == OutcomeWord::Snoozed);
+    let after = |field: &str, is_valid: bool, valid_for: &str, span: Option<Span>| match span {
+        Some(_) if !is_valid => {
+            Err(ApiError::field(field, format!("is only valid for the outcome {valid_for}")))
+        }
+        Some(span) if span.get() > most => Err(ApiError::field(field, "must be at most 366 days")),
+        span => Ok(span.map(|span| ChosenTime::After(span.get()))),
+    };
+    let retry_after = after("retry_after", failed, "failed", body.retry_after)?;
+    let snooze = after("snooze", snoozed, "snoozed", body.snooze)?;
+    match body.retry_at {
+        Some(_) if !failed && !snoozed => {
+            Err(ApiError::field("retry_at", "is only valid for the outcomes failed and snoozed"))
+        }
+        Some(_) if retry_after.is_some() || snooze.is_some() => {
+            Err(ApiError::field("retry_at", "excludes retry_after and snooze: name one of them"))
+        }
+        Some(at) if at > now.plus(most) => {
+            Err(ApiError::field("retry_at", "must be at most 366 days from now"))
+        }
+        Some(at) => Ok(Some(ChosenTime::At(at))),
+        None => Ok(retry_after.or(snooze)),
+    }
 }
 
 pub fn notes(request: NotesRequest) -> Result<Vec<Note>, ApiError> {
@@ -204,13 +247,16 @@ fn note(session: SessionId, body: NoteBody) -> Result<Note, ApiError> {
 pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, ApiError> {
     at_most("lines", request.lines.len(), limits::LOG_BATCH_LINES_MAX)?;
     let execution = request.execution_id;
-    let line = |NewLogLine { message, stream, timestamp }| LogLine {
+    let line = |NewLogLine { message, stream, level, timestamp }| LogLine {
         number: 0,
         execution,
         // A worker's clock may be ahead; no line is stored with a future time.
         timestamp: timestamp.unwrap_or(now).min(now),
         stream: stream.into(),
-        message: cut(message),
+        message: cut(match level.map(LogLevel::from) {
+            Some(level) => format!("{}{message}", level.prefix()),
+            None => message,
+        }),
     };
     Ok(request.lines.into_iter().map(line).collect())
 }

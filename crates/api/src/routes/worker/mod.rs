@@ -53,7 +53,8 @@ pub fn router() -> Listed {
 
 async fn open(call: Call, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
     call.cases.worker_port()?;
-    let opening = check::opening(json::parse::<OpenSession>(&body.bytes, DocumentShape::Worker)?)?;
+    let (opening, schemas) = check::opening(json::parse::<OpenSession>(&body.bytes, DocumentShape::Worker)?)?;
+    call.cases.register_job_types(&schemas).await?;
     let lease = opening.lease;
     let grant = call.cases.open_session(opening).await?;
     let start = Monotonic::from_micros(0);
@@ -114,6 +115,7 @@ fn unreadable_payload(error: &serde_json::Error, now: Timestamp) -> ReportedEnd 
     ReportedEnd {
         ending: Ending::Failed,
         retryable: false,
+        next_at: None,
         started_at: None,
         completed_at: now,
         error: Some(format!(

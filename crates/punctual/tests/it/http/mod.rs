@@ -129,10 +129,10 @@ async fn statuses_decide_over_success_retry_and_the_end() {
         ("400 Bad Request", 1),
         ("404 Not Found", 1),
     ] {
-        let web = Web::answering(Answer::with_headers(status, "retry-after: 120\r\n", "so\nsorry")).await;
+        let web = Web::answering(Answer::with_headers(status, "retry-after: 0\r\n", "so\nsorry")).await;
         let (error, attempts) = failure(&run(&server, json!({"url": web.url("/a?b=c")})).await);
         assert_eq!(attempts, attempts_expected, "{status}");
-        let expected = format!("GET {} answered {status} (Retry-After: 120): so sorry", web.address);
+        let expected = format!("GET {} answered {status} (Retry-After: 0): so sorry", web.address);
         assert_eq!(error, expected);
         let attempts = run(&server, json!({"url": web.url("/"), "expect_status": ["2xx", "4xx", 500]})).await;
         assert_eq!(result(&attempts[0])["body"], "so\nsorry", "{status}");

@@ -83,8 +83,16 @@ impl Web {
         (Web::start(answer, Some(TlsAcceptor::from(Arc::new(config)))).await, made.cert.pem())
     }
 
+    /// At this address, where an earlier one may have listened.
+    pub async fn answering_at(address: SocketAddr, answer: Answer) -> Self {
+        Web::listening(TcpListener::bind(address).await.unwrap(), answer, None)
+    }
+
     async fn start(answer: Answer, tls: Option<TlsAcceptor>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Web::listening(TcpListener::bind("127.0.0.1:0").await.unwrap(), answer, tls)
+    }
+
+    fn listening(listener: TcpListener, answer: Answer, tls: Option<TlsAcceptor>) -> Self {
         let web = Web { address: listener.local_addr().unwrap(), seen: Arc::default() };
         let seen = web.seen.clone();
         tokio::spawn(async move {

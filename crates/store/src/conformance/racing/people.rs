@@ -249,7 +249,7 @@ pub(super) async fn a_trigger_against_the_last_end(nodes: Nodes) {
             let job = round.job(0).id;
             let (worker, running) = running(&round, round.job(0)).await;
             let despite_overlap = round.number.is_multiple_of(2);
-            let trigger = round.there().control(at(3), job, Verb::Trigger { despite_overlap });
+            let trigger = round.there().control(at(3), job, Verb::trigger(despite_overlap));
             let (answer, triggered) = round.both(worker.report(at(3), &running, succeeded(3)), trigger).await;
             assert_eq!(answer, ReportAnswer::Accepted);
             assert_eq!(round.here().ended(job).await, [(1, 1, Status::Succeeded)]);
@@ -337,7 +337,7 @@ pub(super) async fn maintenance_against_all_the_rest(nodes: Nodes) {
             let trigger = round.there().control(
                 at(4),
                 first.execution.occurrence.job,
-                Verb::Trigger { despite_overlap: true },
+                Verb::trigger(true),
             );
             let ((), triggered) = round.both(sweep(&round), trigger).await;
             match triggered {

@@ -63,7 +63,7 @@ async fn fire_all(round: &Round, index: usize, jobs: &[Job], version: u32) -> Ve
                 fired.extend(occurrences.iter().map(|(id, nominal)| (id.job, *nominal)));
             }
             FireOutcome::Conflict => {}
-            FireOutcome::NotDue => panic!("it is due at {now:?}"),
+            FireOutcome::NotDue | FireOutcome::UnknownCalendar(_) => panic!("it is due at {now:?}"),
         }
     }
     fired
@@ -106,7 +106,7 @@ pub(super) async fn a_fire_against_a_pause(nodes: Nodes) {
             let resumed = round.there().done(at(12), job.id, Verb::Resume).await;
             let runs = match fired {
                 FireOutcome::Fired { .. } => 1,
-                FireOutcome::Conflict | FireOutcome::NotDue => 0,
+                FireOutcome::Conflict | FireOutcome::NotDue | FireOutcome::UnknownCalendar(_) => 0,
             };
             assert_eq!(resumed.skipped, 1 - runs, "it either fires or is skipped");
             assert_eq!(worker.claim(10).await.len() as u64, runs);

@@ -6,7 +6,7 @@ use crate::data_migration::{DataMigrationError, StoreAddress, StoreRole, fork};
 use crate::mysql::{self, MySqlStore};
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::tests::{open, opening};
-use punctual_core::ports::{ClaimOutcome, Store};
+use punctual_core::ports::{ClaimOutcome, DocumentKind, Store};
 
 #[tokio::test]
 async fn nothing_runs_in_an_embedded_store_that_was_forked() {
@@ -80,6 +80,9 @@ async fn is_harmless(walked: &WalkedStore, store: &dyn Store, paused: &[String])
         );
     }
     assert_eq!(store.sessions().await.unwrap(), []);
+    let stopped = store.document(DocumentKind::Cursor, "notify-stopped").await.unwrap();
+    assert!(stopped.is_some(), "a copy must not notify the people of the original");
+    assert_eq!(store.document(DocumentKind::Cursor, "notify").await.unwrap(), None);
     let session = store.open_session(walked.now, opening()).await.unwrap();
     let claim = punctual_core::ports::Claim {
         session,

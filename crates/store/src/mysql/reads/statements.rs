@@ -4,10 +4,11 @@
 use crate::codecs::settings_columns;
 use crate::layout::{
     each_job_count, each_lane_count, mysql_audit_columns as audit_columns,
-    mysql_dead_letter_columns as dead_letter_columns, mysql_history_columns as history_columns,
-    mysql_job_columns as job_columns, mysql_live_columns as live_columns,
-    mysql_schedule_columns as schedule_columns, mysql_secret_columns as secret_columns,
-    mysql_token_columns as token_columns, mysql_user_columns as user_columns,
+    mysql_dead_letter_columns as dead_letter_columns, mysql_document_columns as document_columns,
+    mysql_history_columns as history_columns, mysql_job_columns as job_columns,
+    mysql_live_columns as live_columns, mysql_schedule_columns as schedule_columns,
+    mysql_secret_columns as secret_columns, mysql_token_columns as token_columns,
+    mysql_user_columns as user_columns,
 };
 use crate::mysql::names::LANES_BY_NUMBER;
 use crate::mysql::tables::{LIMITERS, STARTED};
@@ -210,6 +211,12 @@ statements! {
         secret_columns!(),
         " FROM secrets FORCE INDEX (PRIMARY) WHERE secrets.id > ? ORDER BY secrets.id LIMIT ?"
     );
+    Document [0] = concat!("SELECT ", document_columns!(), " FROM documents WHERE documents.id = ?");
+    Documents [0, 1] = concat!(
+        "SELECT ",
+        document_columns!(),
+        " FROM documents FORCE INDEX (PRIMARY) WHERE documents.id > ? ORDER BY documents.id LIMIT ?"
+    );
     WaitingLines [0, 1] = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
          WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > ? ORDER BY limiter LIMIT ?";
@@ -290,6 +297,13 @@ statements! {
         is_settled!(),
         " FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
          LEFT JOIN jobs ON jobs.id = history.job WHERE history.place > ? ORDER BY history.place LIMIT ?"
+    );
+    RunTimesAfter [0, 2] = concat!(
+        "SELECT history.place, history.status, history.attempt, history.scheduled_time, history.available_at, \
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name, ",
+        is_settled!(),
+        " FROM history FORCE INDEX (PRIMARY) LEFT JOIN jobs ON jobs.id = history.job WHERE history.place > ? \
+         ORDER BY history.place LIMIT ?"
     );
     OpenExecutions [] = concat!(
         "SELECT ",

@@ -32,6 +32,11 @@ const STEPS: &[&str] = &[
 ];
 /// Tables whose numbers and partitions can only be reset by creating them again.
 const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
+/// What later steps have added to these tables.
+const ADDED: &[&str] = &[
+    "ALTER TABLE history ADD COLUMN input MEDIUMTEXT",
+    "ALTER TABLE dead_letters ADD COLUMN input MEDIUMTEXT",
+];
 /// Tables that contain the version.
 const KEPT: &[&str] = &["migrations", "punctual"];
 
@@ -163,8 +168,8 @@ async fn empty(conn: &mut Conn) {
         let forget = if MADE_ANEW.contains(&table) { "DROP TABLE" } else { "DELETE FROM" };
         conn.query_drop(format!("{forget} `{table}`")).await.unwrap();
     }
-    for step in STEPS {
-        conn.query_drop(*step).await.unwrap();
+    for statement in STEPS.iter().chain(ADDED) {
+        conn.query_drop(*statement).await.unwrap();
     }
 }
 

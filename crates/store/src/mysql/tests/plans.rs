@@ -47,6 +47,7 @@ fn searches() -> Vec<Search> {
         search(due_schedules(&all), bounds.clone(), "schedules", "schedules_due"),
         search(due_live(&all), bounds, "live", "live_due"),
         search(sql(ReadKind::FinishedAfter), vec![number(100), limit()], "history", "PRIMARY"),
+        search(sql(ReadKind::RunTimesAfter), vec![number(100), limit()], "history", "PRIMARY"),
         search(RECENT, vec![number(100), limit()], "history", "PRIMARY"),
         search(sql(ReadKind::OpenExecutions), vec![some()], "live", "PRIMARY"),
         search(RUNNING_FIRST, vec![limit()], "live", "live_session"),
@@ -102,6 +103,8 @@ fn searches() -> Vec<Search> {
         search(sql(ReadKind::Users), vec![Value::from(""), limit()], "users", "PRIMARY"),
         search(sql(ReadKind::Secret), vec![Value::from("secret 7")], "secrets", "PRIMARY"),
         search(sql(ReadKind::Secrets), vec![Value::from(""), limit()], "secrets", "PRIMARY"),
+        search(sql(ReadKind::Document), vec![Value::from("view/7")], "documents", "PRIMARY"),
+        search(sql(ReadKind::Documents), vec![Value::from("view/"), limit()], "documents", "PRIMARY"),
         search(statement(ReadKind::AuditPage).0, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
         search(statement(ReadKind::AuditChain).0, vec![number(7), limit()], "audit", "audit_number"),
         search(statement(ReadKind::Unsealed).0, vec![limit()], "audit", "audit_number"),
@@ -195,6 +198,7 @@ const FILLING: &[&str] = &[
     ),
     fill!("tokens (id, secret_sha256, role, created_at)", "CONCAT('token ', n), UNHEX(SHA2(n, 256)), 0, n"),
     fill!("users (id, email, role, created_at)", "CONCAT('user ', n), CONCAT(n, '@example.org'), 0, n"),
+    fill!("documents (id, version, body)", "CONCAT('view/', n), n, '{}'"),
     fill!("secrets (id, version, key_id, sealed, about)", "CONCAT('secret ', n), n, 'k', 'x', '{}'"),
     fill!(
         "audit (id, at, token, name, action, object, outcome, number, hash)",
@@ -235,6 +239,6 @@ const FILLING: &[&str] = &[
         "UNHEX(LPAD(HEX(n % 100), 32, '0')), 1, 1, n, n, 0, 'a line'"
     ),
     "DROP TABLE ten",
-    "ANALYZE TABLE lanes, workers, sessions, job_keys, tokens, users, secrets, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
+    "ANALYZE TABLE lanes, workers, sessions, job_keys, tokens, users, secrets, documents, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
      checkpoints, log_lines",
 ];

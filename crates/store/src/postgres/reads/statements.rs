@@ -5,8 +5,8 @@
 
 use crate::codecs::settings_columns;
 use crate::layout::{
-    audit_columns, dead_letter_columns, each_job_count, each_lane_count, history_columns, job_columns,
-    live_columns, schedule_columns, secret_columns, token_columns, user_columns,
+    audit_columns, dead_letter_columns, document_columns, each_job_count, each_lane_count, history_columns,
+    job_columns, live_columns, schedule_columns, secret_columns, token_columns, user_columns,
 };
 use crate::postgres::tables::read_set::{LIMITERS, STARTED};
 use crate::reads::ReadKind;
@@ -49,7 +49,7 @@ macro_rules! letters_without_error {
             "SELECT ",
             dead_letter_columns!(),
             ", jobs.name, jobs.owner, jobs.lane, letters.error_bytes, letters.is_found FROM (SELECT number, job, occurrence, attempts, epoch, \
-             scheduled_time, origin, died_at, NULL::text AS error, noted, coalesce(octet_length(error), 0) \
+             scheduled_time, origin, died_at, NULL::text AS error, noted, input, coalesce(octet_length(error), 0) \
              AS error_bytes, $3::text IS NULL OR coalesce(position($3 IN error) > 0, false) AS is_found \
              FROM dead_letters WHERE ",
             $which,
@@ -170,6 +170,8 @@ statements! {
     Users = concat!("SELECT ", user_columns!(), " FROM users WHERE id > $1 ORDER BY id LIMIT $2");
     Secret = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = $1");
     Secrets = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > $1 ORDER BY id LIMIT $2");
+    Document = concat!("SELECT ", document_columns!(), " FROM documents WHERE id = $1");
+    Documents = concat!("SELECT ", document_columns!(), " FROM documents WHERE id > $1 ORDER BY id LIMIT $2");
     WaitingLines = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > $1 ORDER BY limiter LIMIT $2";
     Started = STARTED;
@@ -257,6 +259,11 @@ statements! {
         "LEFT JOIN LATERAL (SELECT lane FROM jobs WHERE jobs.id = history.job LIMIT 1) AS jobs ON true \
          WHERE coalesce(history.bytes_before, 0) <= $4 ORDER BY history.place"
     );
+    RunTimesAfter = "SELECT history.place, history.status, history.attempt, history.scheduled_time, history.available_at, \
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name FROM \
+         (SELECT * FROM history WHERE place > $1 AND place < $2 ORDER BY place LIMIT $3) AS history \
+         LEFT JOIN LATERAL (SELECT lane, owner, name FROM jobs WHERE jobs.id = history.job LIMIT 1) AS jobs ON true \
+         ORDER BY history.place";
     OpenExecutions = concat!(
         "SELECT ",
         live_columns!(),

@@ -173,7 +173,8 @@ fn claim(step: u32, session: SessionId, turn: u64) -> Claim {
 
 fn end(ending: Ending, retryable: bool) -> ReportedEnd {
     let error = (ending != Ending::Succeeded).then(|| "it broke".to_owned());
-    ReportedEnd { ending, retryable, started_at: Some(at(3)), completed_at: at(3), error, result: None }
+    let (started_at, completed_at) = (Some(at(3)), at(3));
+    ReportedEnd { ending, retryable, next_at: None, started_at, completed_at, error, result: None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

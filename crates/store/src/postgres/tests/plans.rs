@@ -21,6 +21,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::DueLive), &["ARRAY[1, 2, 3]", "50000", "1000"], "live_due"),
     (statement(ReadKind::FinishedAfter), &["0", "100000", "100", "1048576"], "place_idx"),
     (statement(ReadKind::FinishedAfter), &["19990", "100000", "1000", "1048576"], "place_idx"),
+    (statement(ReadKind::RunTimesAfter), &["19990", "100000", "1000"], "place_idx"),
     (LAST_PLACE, &["100000"], "place_idx"),
     (statement(ReadKind::OpenExecutions), &[JOBS_NAMED, "ARRAY[1, 1]::bigint[]"], "live_pkey"),
     (statement(ReadKind::Running), &["3", JOB, "1", "100"], "live_session"),
@@ -57,6 +58,8 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::Users), &["''", "100"], "users_pkey"),
     (statement(ReadKind::Secret), &["'secret 7'"], "secrets_pkey"),
     (statement(ReadKind::Secrets), &["''", "100"], "secrets_pkey"),
+    (statement(ReadKind::Document), &["'view/7'"], "documents_pkey"),
+    (statement(ReadKind::Documents), &["'view/'", "100"], "documents_pkey"),
     (statement(ReadKind::AuditPage), &[JOB, AFTER_ALL, "100"], "audit_pkey"),
     (statement(ReadKind::AuditChain), &["7", "100"], "audit_number"),
     (statement(ReadKind::Unsealed), &["100"], "audit_unsealed"),
@@ -86,6 +89,7 @@ const FILL: &str = "
     SELECT 'user ' || n, n || '@example.org', 0, n FROM generate_series(1, 2000) AS n;
     INSERT INTO secrets (id, version, key_id, sealed, about)
     SELECT 'secret ' || n, n, 'k', 'x', '{}' FROM generate_series(1, 2000) AS n;
+    INSERT INTO documents (id, version, body) SELECT 'view/' || n, n, '{}' FROM generate_series(1, 2000) AS n;
     INSERT INTO audit (id, at, token, name, action, object, outcome, number, hash)
     SELECT job(n), n, 'token 7', '', 'job.submit', '', 'ok', CASE WHEN n < 19990 THEN n END, '' FROM generate_series(1, 20000) AS n;
     INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)

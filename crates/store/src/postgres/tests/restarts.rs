@@ -204,6 +204,7 @@ fn succeeded() -> occurrence::ReportedEnd {
     occurrence::ReportedEnd {
         ending: Ending::Succeeded,
         retryable: false,
+        next_at: None,
         started_at: Some(now()),
         completed_at: now(),
         error: None,

@@ -74,6 +74,7 @@ fn statements() -> Vec<(&'static str, Vec<&'static str>, u64)> {
                 NUMBERS,
                 NUMBERS,
                 NUMBERS,
+                "ARRAY[NULL, NULL]::text[]",
             ],
             2,
         ),

@@ -6,8 +6,9 @@ use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobSpec, Priority, StoredStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{Finished, Live, Origin};
+use punctual_core::occurrence::{Finished, Live, Origin, RunInput};
 use punctual_core::time::Timestamp;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) fn at(seconds: i64) -> Timestamp {
@@ -57,6 +58,11 @@ pub(super) fn finished(number: u32, completed_at: Timestamp) -> Finished {
         reason: None,
         error: Some("it broke\0here".to_owned()),
         result: None,
+        input: Some(Arc::new(RunInput {
+            payload: Some("{\"a\":1}".to_owned()),
+            repeats: Some(7),
+            ..RunInput::default()
+        })),
     }
 }
 

@@ -187,6 +187,7 @@ async fn schedules_keep_every_column() {
             due_at: at(11),
             later: vec![(at(2), at(3))],
             waits: true,
+            backfill: None,
         });
         full.state.overlap = Overlap { policy: OverlapPolicy::Queue, limit: 3, max_open: 4 };
         full.state.expiry = Some(Expiry::AfterMs(5));
@@ -244,6 +245,7 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
             flags: OccurrenceFlags { noted: true, ..OccurrenceFlags::default() },
             attempt: 2,
             charged: 1,
+            input: finished(2, at(9)).input,
             ..waiting.live
         };
         let mut leased = row(4);

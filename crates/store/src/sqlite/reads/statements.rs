@@ -4,10 +4,11 @@
 use crate::codecs::settings_columns;
 use crate::layout::{
     each_lane_count, each_limiter_count, sqlite_audit_columns as audit_columns,
-    sqlite_dead_letter_columns as dead_letter_columns, sqlite_history_columns as history_columns,
-    sqlite_job_columns as job_columns, sqlite_live_columns as live_columns,
-    sqlite_schedule_columns as schedule_columns, sqlite_secret_columns as secret_columns,
-    sqlite_token_columns as token_columns, sqlite_user_columns as user_columns,
+    sqlite_dead_letter_columns as dead_letter_columns, sqlite_document_columns as document_columns,
+    sqlite_history_columns as history_columns, sqlite_job_columns as job_columns,
+    sqlite_live_columns as live_columns, sqlite_schedule_columns as schedule_columns,
+    sqlite_secret_columns as secret_columns, sqlite_token_columns as token_columns,
+    sqlite_user_columns as user_columns,
 };
 use crate::reads::ReadKind;
 use crate::reads::rows::{candidate_columns, session_columns};
@@ -93,6 +94,8 @@ statements! {
     Users = concat!("SELECT ", user_columns!(), " FROM users WHERE id > ?1 ORDER BY id LIMIT ?2");
     Secret = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id = ?1");
     Secrets = concat!("SELECT ", secret_columns!(), " FROM secrets WHERE id > ?1 ORDER BY id LIMIT ?2");
+    Document = concat!("SELECT ", document_columns!(), " FROM documents WHERE id = ?1");
+    Documents = concat!("SELECT ", document_columns!(), " FROM documents WHERE id > ?1 ORDER BY id LIMIT ?2");
     WaitingLines = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
          FROM limiter_tallies WHERE waiting > 0 AND limiter > ?1 ORDER BY limiter LIMIT ?2";
     Started = "SELECT ?1, CAST(total(lane_tallies.queued) + total(lane_tallies.running) AS INTEGER) \
@@ -182,6 +185,9 @@ statements! {
         ", workers.name, history.seq, jobs.lane FROM history LEFT JOIN workers ON workers.id = history.worker \
          LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 ORDER BY history.seq LIMIT ?3"
     );
+    RunTimesAfter = "SELECT history.seq, history.status, history.attempt, history.scheduled_time, history.available_at, \
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name FROM history \
+         LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 AND history.seq < ?2 ORDER BY history.seq LIMIT ?3";
     OpenExecutions = concat!(
         "SELECT ",
         live_columns!(),

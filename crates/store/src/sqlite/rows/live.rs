@@ -1,7 +1,7 @@
 //! Open occurrences.
 
 use super::insert;
-use crate::codecs;
+use crate::codecs::{self, input_column};
 use crate::codes::{StateColumns, limiter_column};
 use crate::counters::Counters;
 use crate::fault::Fault;
@@ -54,7 +54,7 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
 /// Writes everything that can change while an occurrence is open, except what control verbs change.
 pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
-     job_version = ?13, look_at = ?14, limiter = ?15, line = ?16 WHERE job = ?1 AND occurrence = ?2";
+     job_version = ?13, look_at = ?14, limiter = ?15, line = ?16, input = ?17 WHERE job = ?1 AND occurrence = ?2";
 
 /// Writes only the columns of a row's place; all others are unchanged. Executions leave wait lists by the
 /// thousand, and indexes on columns that are not named cost nothing.
@@ -120,6 +120,7 @@ pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result
         live.look_at().map(Timestamp::to_stored),
         limiter_column(live.limiter),
         limiter_column(live.line),
+        input_column(live.input.as_deref()),
     ])?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::sqlite::{
 use punctual_core::job::Job;
 use punctual_core::limiter::{QueueLimits, Rate, WaitList};
 use punctual_core::ports::{Horizon, NewJob, Outcome, SlotReservation, SubmitOutcome, Write, WriteReply};
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::{QueueChange, QueueSettings};
 
 const JOBS: u64 = 500;
 
@@ -66,7 +66,7 @@ fn limit(core: &mut SqliteCore, concurrency: u32) {
         ..QueueLimits::default()
     };
     let settings = QueueSettings { max_depth: None, limits };
-    apply(core, Write::SetQueue { queue: "default".to_owned(), settings });
+    apply(core, Write::SetQueue { queue: "default".to_owned(), change: QueueChange::Replace(settings) });
 }
 
 /// Starts each key long enough before the others that the rate limit delays none of them.

@@ -9,7 +9,7 @@ use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::ports::{
     Control, ControlOutcome, Depth, JobCounts, Outcome, StoreError, SubmitOutcome, Write, WriteReply,
 };
-use punctual_core::queue::QueueSettings;
+use punctual_core::queue::{QueueChange, QueueSettings};
 
 fn depth(core: &mut SqliteCore) -> (u64, u64, u64) {
     match core.reads().depths().unwrap().as_slice() {
@@ -41,8 +41,8 @@ fn counts_follow_jobs_from_submit_to_their_ends() {
     let claimed = claim(&mut core, session, 1, 3);
     assert_eq!(depth(&mut core), (0, 1, 3));
     report(&mut core, session, &claimed[..1], Outcome::Succeeded { result: None });
-    report(&mut core, session, &claimed[1..2], Outcome::Failed { error: "no".to_owned(), retryable: false });
-    report(&mut core, session, &claimed[2..], Outcome::Failed { error: "no".to_owned(), retryable: true });
+    report(&mut core, session, &claimed[1..2], Outcome::failed_for_good("no".to_owned()));
+    report(&mut core, session, &claimed[2..], Outcome::failed("no".to_owned()));
     assert_eq!(depth(&mut core), (1, 1, 0));
     let expected = JobCounts { active: 3, completed: 1, failed: 1, dead_letters: 1, ..JobCounts::default() };
     assert_eq!(counts(&mut core), expected);
@@ -65,7 +65,7 @@ fn a_one_shot_that_people_touched_while_it_ran_is_counted_where_it_ends() {
     apply(&mut core, submit((0..2).map(job)));
     let claimed = claim(&mut core, session, 1, 2);
     // Each is all that is left of its job, until these verbs.
-    control(&mut core, job(0).id, Verb::Trigger { despite_overlap: true });
+    control(&mut core, job(0).id, Verb::trigger(true));
     control(&mut core, job(1).id, Verb::Pause);
     report(&mut core, session, &claimed, Outcome::Succeeded { result: None });
     assert_eq!(counts(&mut core), JobCounts { active: 1, completed: 1, ..JobCounts::default() });
@@ -101,7 +101,7 @@ fn what_was_undone_is_not_paced() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let limits = QueueLimits { rate: Some(Rate { count: 1, per_ms: 60_000 }), ..QueueLimits::default() };
     let settings = QueueSettings { max_depth: None, limits };
-    apply(&mut core, Write::SetQueue { queue: "default".to_owned(), settings });
+    apply(&mut core, Write::SetQueue { queue: "default".to_owned(), change: QueueChange::Replace(settings) });
     core.connection()
         .execute_batch(
             "CREATE TRIGGER refuse BEFORE INSERT ON live WHEN NEW.priority = 9 \

@@ -94,7 +94,7 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
     let conn = Connection::open(dir.path().join("punctual.db")).unwrap();
     conn.execute("UPDATE live SET attempt = 4294967295", []).unwrap();
     let lease = LeaseRef { execution: job(1).id.occurrence(1).attempt(u32::MAX), epoch: Epoch(1) };
-    let failed = Outcome::Failed { error: "no".to_owned(), retryable: true };
+    let failed = Outcome::failed("no".to_owned());
     let report = Report { session, lease, end: failed.into_end(at(2), at(3)) };
     let error = store.report(at(3), vec![report]).await.unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");

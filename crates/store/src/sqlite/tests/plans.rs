@@ -67,6 +67,7 @@ const SEARCHES: &[(&str, &str)] = &[
         "earlier USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))",
     ),
     (statement(ReadKind::FinishedAfter), "history USING INTEGER PRIMARY KEY (rowid>?)"),
+    (statement(ReadKind::RunTimesAfter), "history USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
     (statement(ReadKind::FinishedBefore), "history USING INTEGER PRIMARY KEY (rowid<?)"),
     (statement(ReadKind::FinishedAt), "history USING INTEGER PRIMARY KEY (rowid=?)"),
     (statement(ReadKind::OpenBefore), "live USING PRIMARY KEY ((job,occurrence)<(?,?))"),
@@ -98,6 +99,8 @@ const SEARCHES: &[(&str, &str)] = &[
     (statement(ReadKind::Users), "users USING PRIMARY KEY (id>?)"),
     (statement(ReadKind::Secret), "secrets USING PRIMARY KEY (id=?)"),
     (statement(ReadKind::Secrets), "secrets USING PRIMARY KEY (id>?)"),
+    (statement(ReadKind::Document), "documents USING PRIMARY KEY (id=?)"),
+    (statement(ReadKind::Documents), "documents USING PRIMARY KEY (id>?)"),
     (statement(ReadKind::DeadLettersOfJob), "dead_letters USING INDEX dead_letters_job (job=? AND rowid<?)"),
 ];
 
@@ -171,11 +174,11 @@ fn fill(core: &mut SqliteCore) {
     apply(core, submit((0..3_000).map(job)));
     apply(core, submit((3_000..6_000).map(|n| future_job(n, n as i64))));
     let failing = claim(core, session, 1, 1_000);
-    report(core, session, &failing, Outcome::Failed { error: "no".to_owned(), retryable: true });
+    report(core, session, &failing, Outcome::failed("no".to_owned()));
     let succeeding = claim(core, session, 2, 1_000);
     report(core, session, &succeeding, Outcome::Succeeded { result: None });
     let dying = claim(core, session, 3, 100);
-    report(core, session, &dying, Outcome::Failed { error: "no".to_owned(), retryable: false });
+    report(core, session, &dying, Outcome::failed_for_good("no".to_owned()));
     claim(core, session, 4, 400);
 }
 

@@ -20,6 +20,7 @@ use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;
 use rusqlite::{Connection, params};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The jobs, named for their state.
 const ONE_TIME: u64 = 1;
@@ -47,7 +48,8 @@ fn what_was_scheduled_fires() {
         version,
         reservation: None,
     });
-    let reply = apply(&mut core, Write::Fire { now: at(112), fires: fires.to_vec() });
+    let reply =
+        apply(&mut core, Write::Fire { now: at(112), fires: fires.to_vec(), calendars: Arc::default() });
     let WriteReply::Fired(outcomes) = reply else { panic!("{reply:?}") };
     let fired: Vec<_> = outcomes
         .into_iter()
@@ -133,9 +135,7 @@ fn what_was_dead_can_be_redriven() {
 #[test]
 fn people_act_on_what_was_there() {
     let (_dir, mut core) = upgraded();
-    for (now, verb) in
-        [(105, Verb::Pause), (135, Verb::Resume), (136, Verb::Trigger { despite_overlap: false })]
-    {
+    for (now, verb) in [(105, Verb::Pause), (135, Verb::Resume), (136, Verb::trigger(false))] {
         let controls = vec![Control { job: id(RECURRING), verb }];
         let reply = apply(&mut core, Write::Control { now: at(now), controls });
         let WriteReply::Controlled(outcomes) = reply else { panic!("{reply:?}") };

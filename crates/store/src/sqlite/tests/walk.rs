@@ -20,6 +20,7 @@ use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 const JOBS: u64 = 60;
@@ -229,7 +230,7 @@ impl Walk {
         }
         // Twice, like two schedulers that scan at the same moment.
         for _ in 0..2 {
-            self.apply(Write::Fire { now: self.now, fires: fires.clone() });
+            self.apply(Write::Fire { now: self.now, fires: fires.clone(), calendars: Arc::default() });
             self.apply(Write::Look { now: self.now, looks: looks.clone() });
         }
     }
@@ -258,7 +259,7 @@ impl Walk {
         let mut reports = vec![];
         for assignment in held {
             let outcome = match self.draw(4) {
-                0 => Outcome::Failed { error: "no".to_owned(), retryable: self.draw(3) > 0 },
+                0 => Outcome::Failed { error: "no".to_owned(), retryable: self.draw(3) > 0, retry_at: None },
                 _ => Outcome::Succeeded { result: None },
             };
             let end = outcome.into_end(self.now, self.now);
@@ -322,8 +323,8 @@ impl Walk {
         match self.draw(16) {
             0 | 1 => self.control(job.id, Verb::Pause),
             2 | 3 => self.control(job.id, Verb::Resume),
-            4 | 5 => self.control(job.id, Verb::Trigger { despite_overlap: false }),
-            6 => self.control(job.id, Verb::Trigger { despite_overlap: true }),
+            4 | 5 => self.control(job.id, Verb::trigger(false)),
+            6 => self.control(job.id, Verb::trigger(true)),
             7 => self.control(job.id, Verb::Retry),
             8 if self.draw(2) == 0 => self.control(job.id, Verb::Cancel),
             8 if self.draw(2) == 0 => self.control(job.id, Verb::Delete),

@@ -1,7 +1,7 @@
 //! Finished attempts, skipped occurrences and dead letters.
 
 use super::{Tx, at_hand};
-use crate::codecs::{self, LETTER_COLUMNS};
+use crate::codecs::{self, LETTER_COLUMNS, input_column};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::layout::sqlite_dead_letter_columns as dead_letter_columns;
@@ -21,7 +21,7 @@ pub(crate) const LENGTHEN_SKIPPED: &str =
 const INSERT_SKIPPED: &str =
     "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
 const BURY: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
-     noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+     noted, input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 /// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
 macro_rules! from_dead_letters {
@@ -119,6 +119,7 @@ pub(super) fn insert_dead_letter(
         now.as_micros(),
         finished.error,
         noted,
+        input_column(finished.input.as_deref()),
     ])?;
     tx.memory.counters.dead_letters(1);
     Ok(())

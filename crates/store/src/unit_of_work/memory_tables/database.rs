@@ -483,6 +483,7 @@ impl MemoryDatabase {
                 died_at: new.died_at,
                 error: finished.error.clone(),
                 noted: new.noted,
+                input: finished.input.clone(),
             };
             self.dead.insert(letter.occurrence, letter);
         }

@@ -99,5 +99,5 @@ fn success() -> Outcome {
 }
 
 fn failure() -> Outcome {
-    Outcome::Failed { error: "no".to_owned(), retryable: false }
+    Outcome::failed_for_good("no".to_owned())
 }

@@ -4,6 +4,7 @@ use super::memory_tables::Called;
 use super::*;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::ports::{Beat, FireOutcome, FireRequest, ReportAnswer, SubmitOutcome};
+use std::sync::Arc;
 
 const ONE_ROUND: [&str; 3] = ["begin", "fetch", "commit"];
 
@@ -32,13 +33,19 @@ async fn the_common_verbs_fetch_once_and_a_claim_and_a_fire_twice() {
     store.apply(submit(later.clone())).await;
     assert_eq!(store.tables.calls(), ONE_ROUND);
     let fires = later.iter().map(|job| FireRequest { job: job.id, version: 1, reservation: None }).collect();
-    let WriteReply::Fired(fired) = store.apply(Write::Fire { now: at(60), fires }).await else { panic!() };
+    let WriteReply::Fired(fired) =
+        store.apply(Write::Fire { now: at(60), fires, calendars: Arc::default() }).await
+    else {
+        panic!()
+    };
     assert!(fired.iter().all(|outcome| matches!(outcome, FireOutcome::Fired { .. })), "{fired:?}");
     assert_eq!(store.tables.calls(), ["begin", "fetch", "fetch", "commit"]);
 
     // A fire that comes too late locks no open occurrence: a claim would skip it.
     let late = vec![FireRequest { job: later[0].id, version: 1, reservation: None }];
-    let WriteReply::Fired(fired) = store.apply(Write::Fire { now: at(60), fires: late }).await else {
+    let WriteReply::Fired(fired) =
+        store.apply(Write::Fire { now: at(60), fires: late, calendars: Arc::default() }).await
+    else {
         panic!()
     };
     assert_eq!(fired, [FireOutcome::Conflict]);

@@ -1,0 +1,213 @@
+//! Several recurrences as one: it fires whenever one of them does, once at each instant.
+
+use super::Recurrence;
+use super::cron::PatternSource;
+use super::spec::{RecurrenceError, Rule, UnionPart};
+use crate::limits;
+use crate::names::name_problem;
+use crate::time::Timestamp;
+use std::ops::Range;
+
+/// Occurrences that are compared to find out how close together they are.
+const COMPARED: usize = 200;
+
+#[derive(Debug, Clone)]
+pub(super) struct RecurrenceUnion(Vec<(Option<String>, Recurrence)>);
+
+impl RecurrenceUnion {
+    /// Reads the parts, and replaces each by its stored form.
+    pub(super) fn read(parts: &mut [UnionPart], source: PatternSource) -> Result<Self, RecurrenceError> {
+        let refuse = |problem: String| Err(RecurrenceError::Parts(problem));
+        let most = limits::SCHEDULES_OF_JOB_MAX;
+        if parts.is_empty() || parts.len() > most {
+            return refuse(format!("must be 1 to {most} schedules, not {}", parts.len()));
+        }
+        let mut read = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter_mut().enumerate() {
+            if matches!(part.spec.rule, Rule::Union { .. }) {
+                return refuse(format!("must not contain schedules in [{index}]"));
+            }
+            let recurrence = Recurrence::read(part.spec.clone(), source)?;
+            if source == PatternSource::Submitted {
+                recurrence.refuse_idle_choices()?;
+                if let Some(problem) = part.name.as_deref().and_then(name_problem) {
+                    return refuse(format!("has a bad name in [{index}]: {problem}"));
+                }
+                if is_too_dense(&recurrence) {
+                    let least = limits::SCHEDULES_SPACING_MIN.as_secs();
+                    return refuse(format!(
+                        "[{index}] fires more often than every {least} s: a schedule like that must be the only \
+                         one of its job"
+                    ));
+                }
+            }
+            part.spec = recurrence.spec().clone();
+            read.push((part.name.clone(), recurrence));
+        }
+        Ok(RecurrenceUnion(read))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Recurrence> {
+        self.0.iter().map(|(_, recurrence)| recurrence)
+    }
+
+    /// The first part that fires at an instant, with its name.
+    pub(super) fn part_at(&self, at: Timestamp) -> Option<(Option<&String>, &Recurrence)> {
+        let found = self.0.iter().find(|(_, part)| fires_at(part, at));
+        found.map(|(name, part)| (name.as_ref(), part))
+    }
+
+    pub(super) fn nth_in(&self, range: Range<i64>, index: u64) -> Option<i64> {
+        let mut after = before(range.start);
+        let mut nexts: Vec<_> = self.iter().map(|part| part.next_time_after(after)).collect();
+        for step in 0.. {
+            after = nexts.iter().flatten().min().copied().filter(|next| next.as_micros() < range.end)?;
+            if step == index {
+                break;
+            }
+            for (part, next) in self.iter().zip(&mut nexts) {
+                if *next == Some(after) {
+                    *next = part.next_time_after(after);
+                }
+            }
+        }
+        Some(after.as_micros())
+    }
+
+    pub(super) fn last_in(&self, range: Range<i64>) -> Option<i64> {
+        let last = self.iter().filter_map(|part| part.last_time_at_or_before(before(range.end))).max();
+        last.map(Timestamp::as_micros).filter(|last| range.contains(last))
+    }
+
+    /// Only the most frequent part is counted without stepping. Of each other one, the occurrences that no part
+    /// before it has are counted one by one.
+    pub(super) fn count_in(&self, range: Range<i64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let (after, until) = (before(range.start), before(range.end));
+        let mut parts: Vec<_> = self.iter().map(|part| (part.count_between(after, until), part)).collect();
+        parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        let mut total = 0;
+        for (index, (count, part)) in parts.iter().enumerate() {
+            let earlier = &parts[..index];
+            if earlier.is_empty() {
+                total += count;
+                continue;
+            }
+            let times = std::iter::successors(part.next_time_after(after), |at| part.next_time_after(*at));
+            let is_new = |at: &Timestamp| !earlier.iter().any(|(_, other)| fires_at(other, *at));
+            total += times.take_while(|at| *at <= until).filter(is_new).count() as u64;
+        }
+        total
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let told = |(name, part): &(Option<String>, Recurrence)| match name {
+            Some(name) => format!("{name} ({})", part.describe()),
+            None => part.describe(),
+        };
+        self.0.iter().map(told).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+fn before(us: i64) -> Timestamp {
+    Timestamp::from_micros(us.saturating_sub(1))
+}
+
+fn fires_at(part: &Recurrence, at: Timestamp) -> bool {
+    part.last_time_at_or_before(at) == Some(at)
+}
+
+/// Whether two of its first occurrences are too close together. Unions count by stepping, which would take too
+/// long for schedules of seconds.
+fn is_too_dense(recurrence: &Recurrence) -> bool {
+    let first = recurrence.next_time_after(Timestamp::EPOCH);
+    let times: Vec<_> =
+        std::iter::successors(first, |at| recurrence.next_time_after(*at)).take(COMPARED).collect();
+    times.windows(2).any(|pair| pair[1].since(pair[0]) < limits::SCHEDULES_SPACING_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RecurrenceSpec;
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn union(specs: Vec<RecurrenceSpec>) -> Result<Recurrence, RecurrenceError> {
+        let parts = specs.into_iter().map(|spec| UnionPart { name: None, spec }).collect();
+        Recurrence::new(RecurrenceSpec::new(Rule::Union { parts }))
+    }
+
+    #[test]
+    fn a_union_fires_whenever_a_part_does_and_once_at_each_instant() {
+        let start = at("2026-03-02T00:00:00Z");
+        let both = union(vec![
+            RecurrenceSpec::cron("0 9 * * MON-FRI", 0).in_zone("Europe/Berlin"),
+            RecurrenceSpec::interval("4h", start),
+            RecurrenceSpec::rrule("FREQ=DAILY;BYHOUR=12;BYMINUTE=0;BYSECOND=0", start),
+        ])
+        .unwrap();
+        let times: Vec<_> = both.preview(start, 8).into_iter().map(|fire| fire.local).collect();
+        let expected = [
+            "2026-03-02T04:00:00+00:00",
+            "2026-03-02T09:00:00+01:00",
+            "2026-03-02T08:00:00+00:00",
+            "2026-03-02T12:00:00+00:00",
+            "2026-03-02T16:00:00+00:00",
+            "2026-03-02T20:00:00+00:00",
+            "2026-03-03T00:00:00+00:00",
+            "2026-03-03T04:00:00+00:00",
+        ];
+        // 09:00 in Berlin is 08:00 in UTC: one occurrence, shown by the first schedule that has it.
+        let mut expected: Vec<_> = expected.iter().map(|text| (*text).to_owned()).collect();
+        expected.remove(2);
+        assert_eq!(times[..7], expected);
+
+        let until = at("2026-06-01T00:00:00Z");
+        let stepped: Vec<_> =
+            std::iter::successors(both.next_time_after(start), |time| both.next_time_after(*time))
+                .take_while(|time| *time <= until)
+                .collect();
+        assert_eq!(both.count_between(start, until), stepped.len() as u64);
+        for (index, time) in stepped.iter().enumerate().step_by(7) {
+            assert_eq!(both.nth_time_after(start, index as u64), Some(*time));
+            assert_eq!(both.last_time_at_or_before(time.shifted(1)), Some(*time));
+        }
+        assert_eq!(both.nth_time_after(start, u64::MAX), None, "schedules end before the year 9999");
+    }
+
+    #[test]
+    fn a_union_has_a_window_and_is_stored_as_its_parts() {
+        let spec = |hour| RecurrenceSpec::cron(&format!("0 {hour} * * *"), 0);
+        let whole = union(vec![spec(1), spec(2)]).unwrap();
+        let bounded = RecurrenceSpec {
+            start_at: Some(at("2026-01-05T02:00:00Z")),
+            end_at: Some(at("2026-01-06T01:00:00Z")),
+            ..whole.spec().clone()
+        };
+        let bounded = Recurrence::new(bounded).unwrap();
+        assert_eq!(bounded.count_between(Timestamp::EPOCH, Timestamp::MAX), 2);
+        assert_eq!(bounded.last_time_at_or_before(Timestamp::MAX), Some(at("2026-01-06T01:00:00Z")));
+        let text = serde_json::to_string(&bounded).unwrap();
+        assert_eq!(serde_json::from_str::<Recurrence>(&text).unwrap(), bounded);
+    }
+
+    #[test]
+    fn bad_unions_are_refused() {
+        let said = |specs| union(specs).unwrap_err().to_string();
+        assert!(said(vec![]).contains("must be 1 to 16 schedules"));
+        assert!(said(vec![RecurrenceSpec::cron("0 1 * * *", 0); 17]).contains("not 17"));
+        let nested = union(vec![RecurrenceSpec::cron("0 1 * * *", 0)]).unwrap().spec().clone();
+        assert!(said(vec![nested]).contains("must not contain schedules"));
+        for dense in
+            [RecurrenceSpec::interval("30s", Timestamp::EPOCH), RecurrenceSpec::cron("*/5 0 3 * * *", 0)]
+        {
+            assert!(said(vec![dense]).contains("more often than every 60 s"));
+        }
+        assert!(matches!(union(vec![RecurrenceSpec::cron("x", 0)]), Err(RecurrenceError::Cron(_))));
+    }
+}

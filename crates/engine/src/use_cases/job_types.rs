@@ -1,0 +1,298 @@
+//! Job types with a schema for their payloads. They are shared by all owners.
+
+use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use punctual_core::job::InvalidField;
+use punctual_core::limits;
+use punctual_core::payload_schema::{PayloadSchema, StoredJobType, job_type_problem};
+use punctual_core::payloads::is_built_in;
+use punctual_core::ports::{
+    DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, Page, StoreError, StoredDocument,
+};
+use punctual_core::time::{Monotonic, Timestamp};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How often a change is computed again because the job type was changed concurrently.
+const CHANGE_TRIES_MAX: usize = 20;
+
+/// A job type with its schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobTypeView {
+    pub name: String,
+    pub version: u64,
+    /// As registered.
+    pub schema: String,
+    pub description: Option<String>,
+    pub set_at: Timestamp,
+    pub set_by: String,
+    pub by_worker: bool,
+}
+
+/// The schemas that this node has read, by job type.
+#[derive(Default)]
+pub(crate) struct HeldJobTypes(Mutex<Option<(Monotonic, JobTypeSchemas)>>);
+
+type JobTypeSchemas = Arc<BTreeMap<String, PayloadSchema>>;
+
+impl HeldJobTypes {
+    fn known(&self, now: Monotonic) -> Option<JobTypeSchemas> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, schemas) = held.as_ref().filter(|(at, _)| now.since(*at) < limits::JOB_TYPES_KEPT_FOR)?;
+        Some(schemas.clone())
+    }
+
+    fn keep(&self, held: Option<(Monotonic, JobTypeSchemas)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+}
+
+impl UseCases {
+    /// The job types with a schema, by name, as far as they are in the caller's scope.
+    pub async fn job_types(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<JobTypeView, String>, UseCaseError> {
+        self.permit(UseCase::ReadJobTypes)?;
+        let page = self.store().documents(DocumentKind::JobType, after, limit).await?;
+        let visible = page.items.iter().filter(|document| self.sees_job_type(&document.name));
+        Ok(Page { items: visible.map(view).collect::<Result<_, _>>()?, next: page.next })
+    }
+
+    pub async fn job_type(&self, name: &str) -> Result<JobTypeView, UseCaseError> {
+        self.permit(UseCase::ReadJobTypes)?;
+        let document =
+            self.stored_job_type(name).await?.filter(|document| self.sees_job_type(&document.name));
+        let document = document.ok_or_else(|| UseCaseError::NoSuchJobType(name.to_owned()))?;
+        Ok(view(&document)?)
+    }
+
+    /// Registers the schema of a job type. It applies to jobs that are submitted or changed from now on. Returns
+    /// whether the job type had none.
+    pub async fn set_job_type(
+        &self,
+        name: &str,
+        schema: &str,
+        description: Option<String>,
+    ) -> Result<(JobTypeView, bool), UseCaseError> {
+        let object = format!("job type {name}");
+        self.permit_on(UseCase::SetJobType, &object)?;
+        check(name, schema).map_err(|problem| UseCaseError::Invalid(vec![problem]))?;
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_job_type(name).await?;
+            let body = StoredJobType {
+                schema: schema.to_owned(),
+                description: description.clone(),
+                set_at: self.now(),
+                set_by: self.caller.name.clone(),
+                by_worker: false,
+            };
+            let (document, change) = match &stored {
+                Some(stored) => {
+                    let document = stored.changed(&body);
+                    (document.clone(), DocumentChange::Replace(document))
+                }
+                None => {
+                    self.check_room_for_job_type().await?;
+                    let document = StoredDocument::new(DocumentKind::JobType, name, &body);
+                    (document.clone(), DocumentChange::Add(document))
+                }
+            };
+            let entry =
+                self.audited_with(UseCase::SetJobType, &object, &json!({ "version": document.version }));
+            let change = DirectoryChange::Documents(vec![change]);
+            if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
+                self.engine.context.job_types.keep(None);
+                return Ok((view(&document)?, stored.is_none()));
+            }
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    /// Registers the schemas that a worker brings along. A schema that a person has set stays; of workers, the one that
+    /// starts last decides.
+    pub async fn register_job_types(&self, schemas: &BTreeMap<String, String>) -> Result<(), UseCaseError> {
+        self.permit(UseCase::Work)?;
+        if !schemas.is_empty() && !self.caller.grant.scope.queues.is_empty() {
+            let why = "a schema applies to jobs in all queues, and the token is limited to some: leave out schemas, and \
+                       set them with `punctual type set`";
+            return Err(Forbidden(why.to_owned()).into());
+        }
+        for (name, schema) in schemas {
+            if !self.sees_job_type(name) {
+                return Err(Forbidden(format!("the job type {name} is not in its scope")).into());
+            }
+            check(name, schema).map_err(|problem| {
+                let field = match problem.field.strip_prefix("schema") {
+                    Some(rest) => format!("schemas.{name}{rest}"),
+                    None => format!("schemas.{name}"),
+                };
+                UseCaseError::invalid(&field, problem.fix)
+            })?;
+        }
+        for (name, schema) in schemas {
+            self.register_job_type(name, schema).await?;
+        }
+        Ok(())
+    }
+
+    async fn register_job_type(&self, name: &str, schema: &str) -> Result<(), UseCaseError> {
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_job_type(name).await?;
+            let known = stored.as_ref().map(StoredDocument::read::<StoredJobType>).transpose()?;
+            if known.as_ref().is_some_and(|known| !known.by_worker || known.schema == schema) {
+                return Ok(());
+            }
+            let body = StoredJobType {
+                schema: schema.to_owned(),
+                description: None,
+                set_at: self.now(),
+                set_by: self.caller.name.clone(),
+                by_worker: true,
+            };
+            let change = match &stored {
+                Some(stored) => DocumentChange::Replace(stored.changed(&body)),
+                None => {
+                    self.check_room_for_job_type().await?;
+                    DocumentChange::Add(StoredDocument::new(DocumentKind::JobType, name, &body))
+                }
+            };
+            let version = stored.map_or(1, |stored| stored.version + 1);
+            let entry = self.audited_with(
+                UseCase::Work,
+                format_args!("job type {name}"),
+                &json!({ "version": version }),
+            );
+            let change = DirectoryChange::Documents(vec![change]);
+            if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
+                self.engine.context.job_types.keep(None);
+                return Ok(());
+            }
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    /// Removes the schema: payloads of this type are no longer checked.
+    pub async fn remove_job_type(&self, name: &str) -> Result<(), UseCaseError> {
+        let object = format!("job type {name}");
+        self.permit_on(UseCase::RemoveJobType, &object)?;
+        for _ in 0..CHANGE_TRIES_MAX {
+            let stored = self.stored_job_type(name).await?;
+            let stored = stored.ok_or_else(|| UseCaseError::NoSuchJobType(name.to_owned()))?;
+            let entry =
+                self.audited_with(UseCase::RemoveJobType, &object, &json!({ "version": stored.version }));
+            let change = DocumentChange::Remove {
+                kind: DocumentKind::JobType,
+                name: stored.name,
+                version: stored.version,
+            };
+            let change = DirectoryChange::Documents(vec![change]);
+            if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
+                self.engine.context.job_types.keep(None);
+                return Ok(());
+            }
+        }
+        Err(UseCaseError::Busy)
+    }
+
+    /// What in the payload of a job does not match the schema of its type.
+    pub(super) async fn schema_problem(
+        &self,
+        job_type: &str,
+        payload: &str,
+    ) -> Result<Option<InvalidField>, StoreError> {
+        let schemas = self.job_type_schemas().await?;
+        let problem = schemas.get(job_type).and_then(|schema| schema.problem(payload));
+        Ok(problem.map(|problem| {
+            let fix = format!("{}, as the schema of the job type {job_type} says", problem.fix);
+            InvalidField::new(problem.field, fix)
+        }))
+    }
+
+    /// All schemas. They are few and change rarely, so a node reads them at most every two seconds.
+    async fn job_type_schemas(&self) -> Result<JobTypeSchemas, StoreError> {
+        let context = &self.engine.context;
+        let now = context.host.clock.monotonic();
+        if let Some(known) = context.job_types.known(now) {
+            return Ok(known);
+        }
+        let (mut schemas, mut after) = (BTreeMap::new(), None);
+        loop {
+            let page = self
+                .store()
+                .documents(DocumentKind::JobType, after.as_deref(), limits::PAGE_ITEMS_MAX)
+                .await?;
+            for document in page.items {
+                let body: StoredJobType = document.read()?;
+                // A later release may know more keywords. This one does not check what it cannot read.
+                if let Ok(schema) = PayloadSchema::parse(&body.schema) {
+                    schemas.insert(document.name, schema);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let schemas = Arc::new(schemas);
+        context.job_types.keep(Some((now, schemas.clone())));
+        Ok(schemas)
+    }
+
+    fn sees_job_type(&self, name: &str) -> bool {
+        self.caller.grant.scope.has_job_type(name)
+    }
+
+    /// One with an invalid name does not exist. Databases refuse some texts instead of finding nothing.
+    async fn stored_job_type(&self, name: &str) -> Result<Option<StoredDocument>, StoreError> {
+        match job_type_problem(name) {
+            Some(_) => Ok(None),
+            None => self.store().document(DocumentKind::JobType, name).await,
+        }
+    }
+
+    async fn check_room_for_job_type(&self) -> Result<(), UseCaseError> {
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self
+                .store()
+                .documents(DocumentKind::JobType, after.as_deref(), limits::PAGE_ITEMS_MAX)
+                .await?;
+            count += page.items.len();
+            after = page.next;
+            if count >= limits::JOB_TYPES_MAX {
+                return Err(UseCaseError::DirectoryFull { what: "job types", max: limits::JOB_TYPES_MAX });
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn check(name: &str, schema: &str) -> Result<(), InvalidField> {
+    if let Some(problem) = job_type_problem(name) {
+        return Err(InvalidField::new("name", problem));
+    }
+    if is_built_in(name) {
+        return Err(InvalidField::new(
+            "name",
+            "is a built-in job type, whose payload Punctual checks itself",
+        ));
+    }
+    PayloadSchema::parse(schema).map(drop)
+}
+
+fn view(document: &StoredDocument) -> Result<JobTypeView, StoreError> {
+    let StoredJobType { schema, description, set_at, set_by, by_worker } = document.read()?;
+    Ok(JobTypeView {
+        name: document.name.clone(),
+        version: document.version,
+        schema,
+        description,
+        set_at,
+        set_by,
+        by_worker,
+    })
+}

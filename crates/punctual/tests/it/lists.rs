@@ -1,0 +1,107 @@
+//! Lists of jobs: exclusion, time ranges, fields of payloads, orders, and formats of the command line.
+
+use crate::server::Server;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+async fn names(server: &Server, query: &str) -> Vec<String> {
+    let (status, page) = server.get(&format!("/api/v1/jobs?{query}")).await;
+    assert_eq!(status, StatusCode::OK, "{query}: {page}");
+    let items = page["items"].as_array().expect("items").iter();
+    items.map(|job| job["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+async fn submit_some(server: &Server) {
+    let later = |name: &str, at: &str, more: Value| {
+        let mut job = json!({"name": name, "job_type": "noop", "execute_at": at});
+        job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        job
+    };
+    server
+        .submit(later(
+            "backup",
+            "2099-01-03T00:00:00Z",
+            json!({"tags": ["nightly"], "queue": "disk", "priority": 2}),
+        ))
+        .await;
+    server
+        .submit(later(
+            "report",
+            "2099-01-01T00:00:00Z",
+            json!({"tags": ["nightly", "eu"], "payload": {"customer": {"id": 7}}}),
+        ))
+        .await;
+    server.submit(later("mail", "2099-01-02T00:00:00Z", json!({"priority": 9, "owner_id": "ann"}))).await;
+}
+
+#[tokio::test]
+async fn jobs_are_left_out_by_value_and_found_by_time_and_payload() {
+    let server = Server::start();
+    submit_some(&server).await;
+    for (query, expected) in [
+        ("not_tag=nightly", &["mail"][..]),
+        ("not_tag=eu", &["mail", "backup"]),
+        ("not_queue=disk&not_name=mail", &["report"]),
+        ("not_owner=ann&not_status=paused", &["report", "backup"]),
+        ("not_status=ACTIVE", &[]),
+        ("next_run_before=2099-01-02T00:00:00Z", &["report"]),
+        ("next_run_after=2099-01-02T00:00:00Z&next_run_before=2099-01-03T00:00:00Z", &["mail"]),
+        ("created_after=2098-01-01T00:00:00Z", &[]),
+        ("created_before=2098-01-01T00:00:00Z", &["mail", "report", "backup"]),
+        ("last_run_before=2098-01-01T00:00:00Z", &[]),
+        ("payload_has=customer.id", &["report"]),
+        ("payload_has=customer&not_tag=eu", &[]),
+    ] {
+        assert_eq!(names(&server, query).await, expected, "{query}");
+    }
+    let (status, problem) = server.get("/api/v1/jobs?not_status=done&created_after=noon").await;
+    assert_eq!(
+        (status, problem["errors"].as_array().unwrap().len()),
+        (StatusCode::BAD_REQUEST, 2),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn jobs_are_sorted_among_a_bounded_number_and_the_answer_says_how_many() {
+    let server = Server::start();
+    submit_some(&server).await;
+    for (sort, expected) in [
+        ("next_run", ["report", "mail", "backup"]),
+        ("name", ["backup", "mail", "report"]),
+        ("priority", ["mail", "report", "backup"]),
+        ("last_run", ["mail", "report", "backup"]),
+        ("lateness", ["mail", "report", "backup"]),
+    ] {
+        assert_eq!(names(&server, &format!("sort={sort}")).await, expected, "{sort}");
+    }
+    let (_, page) = server.get("/api/v1/jobs?sort=name&limit=1").await;
+    assert_eq!(
+        (&page["compared"], &page["next_cursor"]),
+        (&json!({"jobs": 3, "complete": true}), &Value::Null)
+    );
+    assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert_eq!(server.get("/api/v1/jobs?sort=age").await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn the_command_line_prints_ids_wide_tables_and_paths() {
+    let server = Server::start();
+    submit_some(&server).await;
+    let ids = server.said(&["job", "list", "-o", "name"]);
+    assert_eq!(ids.lines().filter(|line| line.len() == 36).count(), 3, "{ids}");
+    let wide = server.said(&["job", "list", "-o", "wide", "--sort", "name"]);
+    assert!(wide.contains("OWNER") && wide.contains("nightly, eu") && wide.contains("ann"), "{wide}");
+    let paths = server.said(&[
+        "job",
+        "list",
+        "-o",
+        "jsonpath={.items[*].name}",
+        "--where",
+        "not_tag=eu",
+        "--sort",
+        "name",
+    ]);
+    assert_eq!(paths.lines().collect::<Vec<_>>(), ["backup", "mail"]);
+    assert_eq!(server.cli(&["job", "list", "-o", "csv"]).status.code(), Some(2));
+}

@@ -1,0 +1,190 @@
+//! Redis and Valkey: one channel of publish and subscribe. Redis keeps no messages, so nothing grows and nothing has
+//! to be deleted; `FLUSHALL` does not touch channels.
+//!
+//! If several hosts are configured, a primary and its replicas, the primary is used: a replica does not pass messages
+//! on to the others.
+
+use crate::options::{BrokerOptions, SettingNames};
+use crate::tls::{self, BrokerOpenError};
+use crate::transport::{BrokerSubscription, BrokerTransport};
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use punctual_core::limits::BROKER_ANSWER_MAX;
+use punctual_core::ports::ReadyQueueError;
+use punctual_core::service_url::{ClientCertificate, HostAndPort, Tls, advice};
+use redis::aio::{MultiplexedConnection, PubSubStream};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, TlsCertificates, Value,
+};
+use tokio::sync::Mutex;
+
+pub(crate) struct RedisTransport {
+    hosts: RedisHosts,
+    publisher: Mutex<Option<MultiplexedConnection>>,
+    channel: String,
+}
+
+/// The servers of the settings, of which the primary is used.
+pub(crate) struct RedisHosts {
+    /// One for each host.
+    clients: Vec<Client>,
+    /// For messages.
+    address: String,
+    names: SettingNames,
+    /// What the user must be allowed to do, for messages.
+    needs: String,
+}
+
+struct RedisSubscription {
+    messages: PubSubStream,
+    address: String,
+}
+
+impl RedisTransport {
+    pub fn new(options: &BrokerOptions) -> Result<Self, BrokerOpenError> {
+        let channel = format!("{}:ready", options.prefix);
+        let needs = format!("PUBLISH and SUBSCRIBE on the channel {channel}");
+        Ok(RedisTransport { hosts: RedisHosts::new(options, needs)?, publisher: Mutex::default(), channel })
+    }
+}
+
+impl RedisHosts {
+    pub fn new(options: &BrokerOptions, needs: String) -> Result<Self, BrokerOpenError> {
+        let certificates = options.tls.as_ref().map(certificates).transpose()?;
+        let clients = options.hosts.iter().map(|host| client(options, host, certificates.clone()));
+        Ok(RedisHosts {
+            clients: clients.collect::<Result<_, _>>()?,
+            address: options.address(),
+            names: options.names,
+            needs,
+        })
+    }
+
+    /// The first host that is a primary, with a connection to it.
+    pub async fn primary(&self) -> Result<(&Client, MultiplexedConnection), ReadyQueueError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(BROKER_ANSWER_MAX))
+            .set_response_timeout(Some(BROKER_ANSWER_MAX));
+        let mut last = ReadyQueueError::Unavailable(format!(
+            "no Redis at {} is a primary: name the primary in {}, alone or beside its replicas",
+            self.address, self.names.url
+        ));
+        for client in &self.clients {
+            match client.get_multiplexed_async_connection_with_config(&config).await {
+                Ok(mut connection) => {
+                    if self.clients.len() == 1 || !is_replica(&mut connection).await {
+                        return Ok((client, connection));
+                    }
+                }
+                Err(error) => last = self.said(&error),
+            }
+        }
+        Err(last)
+    }
+
+    pub fn said(&self, error: &RedisError) -> ReadyQueueError {
+        let (address, needs, SettingNames { url, password_file }) = (&self.address, &self.needs, self.names);
+        if error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS") {
+            return ReadyQueueError::Rejected(format!(
+                "Redis at {address} rejects the login: check user and password ({url}, {password_file})"
+            ));
+        }
+        match error.code() {
+            Some("NOAUTH") => ReadyQueueError::Rejected(format!(
+                "Redis at {address} requires a password: write {url} as redis://USER@HOST, or redis://@HOST if there \
+                 are no users, and name a file with the password in {password_file}"
+            )),
+            Some("NOPERM") => ReadyQueueError::Rejected(format!(
+                "Redis at {address} returned: {error}; allow the user {needs}"
+            )),
+            _ => {
+                let why = error.to_string();
+                ReadyQueueError::Unavailable(format!(
+                    "Redis at {address} cannot be used: {why}; {}",
+                    advice(&why, url)
+                ))
+            }
+        }
+    }
+}
+
+/// A server that does not say is taken for a primary.
+async fn is_replica(connection: &mut MultiplexedConnection) -> bool {
+    let role: Result<Vec<Value>, RedisError> = redis::cmd("ROLE").query_async(connection).await;
+    let is_slave = |word: &Value| matches!(word, Value::BulkString(bytes) if bytes == b"slave");
+    role.is_ok_and(|role| role.first().is_some_and(is_slave))
+}
+
+#[async_trait]
+impl BrokerTransport for RedisTransport {
+    async fn publish(&self, message: Vec<u8>) -> Result<(), ReadyQueueError> {
+        let mut place = self.publisher.lock().await;
+        // Taken out while it is used: a call that fails or is dropped leaves no broken connection behind.
+        let mut connection = match place.take() {
+            Some(connection) => connection,
+            None => self.hosts.primary().await?.1,
+        };
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.channel).arg(message);
+        let sent: Result<i64, RedisError> = publish.query_async(&mut connection).await;
+        sent.map_err(|error| self.hosts.said(&error))?;
+        *place = Some(connection);
+        Ok(())
+    }
+
+    async fn subscribe(&self) -> Result<Box<dyn BrokerSubscription>, ReadyQueueError> {
+        let (client, _) = self.hosts.primary().await?;
+        let mut pubsub = client.get_async_pubsub().await.map_err(|error| self.hosts.said(&error))?;
+        pubsub.subscribe(&self.channel).await.map_err(|error| self.hosts.said(&error))?;
+        let messages = pubsub.into_on_message();
+        Ok(Box::new(RedisSubscription { messages, address: self.hosts.address.clone() }))
+    }
+}
+
+#[async_trait]
+impl BrokerSubscription for RedisSubscription {
+    async fn next(&mut self) -> Result<Vec<u8>, ReadyQueueError> {
+        let message = self.messages.next().await.ok_or_else(|| {
+            ReadyQueueError::Unavailable(format!("Redis at {} has closed the connection", self.address))
+        })?;
+        Ok(message.get_payload_bytes().to_vec())
+    }
+}
+
+fn client(
+    options: &BrokerOptions,
+    host: &HostAndPort,
+    tls: Option<TlsCertificates>,
+) -> Result<Client, BrokerOpenError> {
+    let (host, port) = (host.host.trim_matches(['[', ']']).to_owned(), host.port);
+    let address = match tls {
+        None => ConnectionAddr::Tcp(host, port),
+        Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    };
+    let mut login = RedisConnectionInfo::default();
+    // An empty login is written as `redis://@host`, for a password that comes from another source.
+    if let Some(given) = options.login.as_ref().filter(|given| !given.password.0.is_empty()) {
+        login = login.set_password(&given.password.0);
+        if !given.user.is_empty() {
+            login = login.set_username(&given.user);
+        }
+    }
+    let wrong =
+        |error: RedisError| BrokerOpenError::Options(format!("Redis cannot be used with this URL: {error}"));
+    let info = address.into_connection_info().map_err(wrong)?.set_redis_settings(login);
+    match tls {
+        None => Client::open(info).map_err(wrong),
+        Some(certificates) => Client::build_with_tls(info, certificates).map_err(wrong),
+    }
+}
+
+fn certificates(tls: &Tls) -> Result<TlsCertificates, BrokerOpenError> {
+    let identity = |ClientCertificate { certificate, key }: &ClientCertificate| {
+        Ok(ClientTlsConfig { client_cert: tls::read(certificate)?, client_key: tls::read(key)? })
+    };
+    Ok(TlsCertificates {
+        client_tls: tls.identity.as_ref().map(identity).transpose()?,
+        root_cert: tls.ca.as_deref().map(tls::read).transpose()?,
+    })
+}

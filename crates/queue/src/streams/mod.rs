@@ -1,0 +1,54 @@
+//! Events to other systems, and messages with jobs from them. Unlike hints, these are kept by the broker: in a stream of
+//! Redis, a stream of JetStream, or a durable queue of RabbitMQ.
+//!
+//! Missing streams, exchanges and queues are created. Existing ones are not changed, so that the operator of the broker
+//! can choose their retention and replication. All brokers pass one suite, in `tests/streams.rs`.
+
+mod amqp;
+mod nats;
+mod redis;
+
+use crate::options::{BrokerKind, BrokerOptions};
+use crate::tls::BrokerOpenError;
+use amqp::{AmqpEvents, AmqpIntake};
+use nats::{NatsEvents, NatsIntake};
+use punctual_core::limits::BROKER_CONFIRM_MAX;
+use punctual_core::ports::{BrokerError, EventSink, MessageSource};
+use redis::{RedisEvents, RedisIntake};
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// The place for messages that cannot be understood, beside that of the others.
+const REJECTED: &str = ".rejected";
+/// The group of consumers that the processes of a cluster form.
+const GROUP: &str = "punctual";
+
+/// Publishes events to a topic. Does not connect yet.
+pub fn event_sink(options: &BrokerOptions, topic: &str) -> Result<Arc<dyn EventSink>, BrokerOpenError> {
+    Ok(match options.kind {
+        BrokerKind::Redis => Arc::new(RedisEvents::new(options, topic)?),
+        BrokerKind::Nats => Arc::new(NatsEvents::new(options, topic)?),
+        BrokerKind::Amqp => Arc::new(AmqpEvents::new(options, topic)),
+    })
+}
+
+/// Receives messages of a topic, which all processes share. `consumer` is random text, new at each start of a process.
+/// Does not connect yet.
+pub fn message_source(
+    options: &BrokerOptions,
+    topic: &str,
+    consumer: &str,
+) -> Result<Arc<dyn MessageSource>, BrokerOpenError> {
+    Ok(match options.kind {
+        BrokerKind::Redis => Arc::new(RedisIntake::new(options, topic, consumer)?),
+        BrokerKind::Nats => Arc::new(NatsIntake::new(options, topic)?),
+        BrokerKind::Amqp => Arc::new(AmqpIntake::new(options, topic)),
+    })
+}
+
+/// Fails a call that a broker does not answer.
+async fn in_time<T>(call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
+    timeout(BROKER_CONFIRM_MAX, call).await.unwrap_or_else(|_| {
+        Err(BrokerError(format!("the broker did not answer within {} s", BROKER_CONFIRM_MAX.as_secs())))
+    })
+}

@@ -1,0 +1,19 @@
+//! What a broker must do: send bytes to every process that subscribes. It need not keep them.
+
+use async_trait::async_trait;
+use punctual_core::ports::ReadyQueueError;
+
+#[async_trait]
+pub(crate) trait BrokerTransport: Send + Sync {
+    /// Sends a message to all subscribers. Connects if necessary; after an error the next call connects again.
+    async fn publish(&self, message: Vec<u8>) -> Result<(), ReadyQueueError>;
+
+    /// Opens a connection of its own, on which messages arrive from now on. Dropping it closes the connection.
+    async fn subscribe(&self) -> Result<Box<dyn BrokerSubscription>, ReadyQueueError>;
+}
+
+#[async_trait]
+pub(crate) trait BrokerSubscription: Send {
+    /// Waits for the next message. A call that is dropped loses none. An error ends the subscription.
+    async fn next(&mut self) -> Result<Vec<u8>, ReadyQueueError>;
+}

@@ -1,0 +1,150 @@
+// The calendar of all jobs: by month, week, day, or as an agenda, in any zone. Days of 23 and 25 hours are drawn as such.
+
+import { html, useMemo, useState } from '../lib.js';
+import { get } from '../api.js';
+import { now } from '../state.js';
+import { params, setParams } from '../router.js';
+import { Button, Card, Empty, Failure, Head, Name, SearchField, Segmented, Status, useRead } from '../ui.js';
+import { addDays, clockTime, count, dayKey, full, instantOf, MONTHS, offsetName, parts, startOfDay, zoneFor } from '../time.js';
+
+const HOUR = 3600_000;
+const PAGES_MAX = 20;
+
+/** All jobs that fire within the range: up to so many pages. */
+export async function readFires(filter, abort) {
+  const jobs = [];
+  let cursor;
+  let rounds = 0;
+  do {
+    const page = await get('fires', { ...filter, limit: 500, cursor }, abort);
+    jobs.push(...page.items);
+    cursor = page.next_cursor;
+    rounds += 1;
+  } while (cursor && rounds < PAGES_MAX);
+  return { jobs, isAll: !cursor };
+}
+
+/** What has already run in the range: as much of it as a bounded number of reads finds. */
+async function readPast(from, until, abort) {
+  const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'LOST'].map((status) => get('executions', { status, limit: 1000 }, abort).catch(() => ({ items: [] }))));
+  return pages.flatMap((page) => page.items).filter((one) => Date.parse(one.scheduled_time) >= from && Date.parse(one.scheduled_time) < until);
+}
+
+/** The hours of a day as instants: 23, 24 or 25 of them. */
+function hoursOf(day, zone) {
+  const next = addDays(day, 1, zone);
+  const slots = [];
+  for (let at = day; at < next; at += HOUR) slots.push(at);
+  return { slots, next };
+}
+
+function daysOf(view, day, zone) {
+  const p = parts(day, zone);
+  const weekday = (new Date(Date.UTC(p.year, p.month - 1, p.day)).getUTCDay() + 6) % 7;
+  if (view === 'day') return [day];
+  if (view === 'agenda') return Array.from({ length: 7 }, (_, index) => addDays(day, index, zone));
+  if (view === 'week') return Array.from({ length: 7 }, (_, index) => addDays(day, index - weekday, zone));
+  const first = instantOf({ year: p.year, month: p.month, day: 1 }, zone);
+  const lead = (new Date(Date.UTC(p.year, p.month - 1, 1)).getUTCDay() + 6) % 7;
+  const length = new Date(Date.UTC(p.year, p.month, 0)).getUTCDate();
+  return Array.from({ length: Math.ceil((lead + length) / 7) * 7 }, (_, index) => addDays(first, index - lead, zone));
+}
+
+const WEEKDAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun'];
+/** A note on a day on which clocks change. */
+function changeOf(day, zone) {
+  const { slots, next } = hoursOf(day, zone);
+  const hours = Math.round((next - day) / HOUR * 10) / 10;
+  return hours === 24 ? null : { hours, text: `${hours} hours: clocks go ${hours < 24 ? 'forward' : 'back'}, ${offsetName(parts(slots[0], zone).offset)} to ${offsetName(parts(next, zone).offset)}` };
+}
+
+export default function Calendar() {
+  const search = params();
+  const view = search.get('view') ?? 'week';
+  const zone = search.get('zone') || zoneFor();
+  const today = startOfDay(now.value, zone);
+  const asked = /^(\d{4})-(\d{2})-(\d{2})$/.exec(search.get('day') ?? '');
+  const day = asked ? instantOf({ year: Number(asked[1]), month: Number(asked[2]), day: Number(asked[3]) }, zone) : today;
+  const days = useMemo(() => daysOf(view, day, zone), [view, day, zone]);
+  const from = days[0];
+  const until = addDays(days.at(-1), 1, zone);
+  const filter = Object.fromEntries(['queue', 'tag'].map((name) => [name, search.get(name)]).filter(([, value]) => value));
+  const perJob = 1000;
+  const { data, error, reload } = useRead([from, until, JSON.stringify(filter), perJob], async (abort) => ({
+    ...await readFires({ ...filter, from: new Date(from).toISOString(), until: new Date(until).toISOString(), per_job: perJob }, abort),
+    past: from < now.peek() ? await readPast(from, until, abort) : [],
+  }), { every: 30000 });
+  const [cell, setCell] = useState(null);
+  const fires = useMemo(() => [
+    ...(data?.past ?? []).map((one) => ({ at: Date.parse(one.scheduled_time), job: { job_id: one.job_id, name: one.name, queue: one.queue }, execution: one })),
+    ...(data?.jobs ?? []).filter((job) => job.complete).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ at: Date.parse(fire.scheduled_time), job, dst: fire.dst }))),
+  ].sort((a, b) => a.at - b.at), [data]);
+  const byHour = useMemo(() => {
+    const found = new Map();
+    for (const fire of fires) { const key = Math.floor(fire.at / (HOUR / 4)) ; if (!found.has(key)) found.set(key, []); found.get(key).push(fire); }
+    return found;
+  }, [fires]);
+  const within = (start, end) => { const all = []; for (let key = Math.floor(start / (HOUR / 4)); key * (HOUR / 4) < end; key += 1) for (const fire of byHour.get(key) ?? []) if (fire.at >= start && fire.at < end) all.push(fire); return all; };
+  const move = (steps) => {
+    const p = parts(day, zone);
+    const target = view === 'month' ? instantOf({ year: p.month + steps < 1 ? p.year - 1 : p.month + steps > 12 ? p.year + 1 : p.year, month: (p.month - 1 + steps + 12) % 12 + 1, day: 1 }, zone) : addDays(day, steps * (view === 'day' ? 1 : 7), zone);
+    setCell(null);
+    setParams({ day: dayKey(target, zone) }, { replace: false });
+  };
+  const p = parts(day, zone);
+  const title = view === 'month' ? `${MONTHS[p.month - 1]} ${p.year}` : view === 'day' ? `${p.weekday} ${p.day} ${MONTHS[p.month - 1]} ${p.year}` : (() => { const [a, b] = [parts(days[0], zone), parts(days.at(-1), zone)]; return `${a.day} ${MONTHS[a.month - 1].slice(0, 3)} – ${b.day} ${MONTHS[b.month - 1].slice(0, 3)} ${b.year}`; })();
+  const frequent = (data?.jobs ?? []).filter((job) => !job.complete);
+  const heatMost = Math.max(1, ...(view === 'week' ? days.flatMap((one) => hoursOf(one, zone).slots.map((at) => within(at, at + HOUR).length)) : [1]));
+  const names = (list) => { const found = new Map(); for (const fire of list) found.set(fire.job.job_id, { job: fire.job, number: (found.get(fire.job.job_id)?.number ?? 0) + 1, at: found.get(fire.job.job_id)?.at ?? fire.at }); return [...found.values()]; };
+  const changed = days.map((one) => changeOf(one, zone)).filter(Boolean);
+  return html`<${Head} title="Calendar" about=${html`When all jobs fire, in ${zone}.`}>
+      <${Segmented} label="View" options=${[['month', 'Month'], ['week', 'Week'], ['day', 'Day'], ['agenda', 'Agenda']]} value=${view} onChange=${(value) => { setCell(null); setParams({ view: value === 'week' ? null : value }, { replace: false }); }}/>
+    </${Head}>
+    <${Card} flush>
+      <div class="filters">
+        <${Button} small icon="chevron-left" label="Earlier" onClick=${() => move(-1)}/><${Button} small onClick=${() => setParams({ day: null })}>Today</${Button}><${Button} small icon="chevron-right" label="Later" onClick=${() => move(1)}/>
+        <strong style=${{ minWidth: '150px' }}>${title}</strong>
+        ${changed.length > 0 && html`<span class="status warn">${changed[0].text}</span>`}
+        <span class="spring"></span>
+        <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${(value) => setParams({ queue: value })}/>
+        <${SearchField} label="Time zone" placeholder=${`Zone: ${zoneFor()}`} value=${search.get('zone') ?? ''} onChange=${(value) => { try { if (value) parts(0, value) && new Intl.DateTimeFormat('en', { timeZone: value }); setParams({ zone: value }); } catch { /* Not a zone yet. */ } }}/>
+      </div>
+      ${error && !data && html`<div class="body"><${Failure} error=${error} retry=${reload}/></div>`}
+      ${view === 'month' && html`<div class="scroll" tabindex="0" role="region" aria-label="Calendar"><div class="cal month">${WEEKDAYS.map((name) => html`<div class="dow">${name}</div>`)}${days.map((one) => {
+        const q = parts(one, zone);
+        const list = within(one, addDays(one, 1, zone));
+        const jobs = names(list);
+        const change = changeOf(one, zone);
+        return html`<button type="button" key=${one} class=${`day ${q.month !== p.month ? 'other' : ''} ${one === today ? 'today' : ''}`} onClick=${() => setParams({ view: 'day', day: dayKey(one, zone) }, { replace: false })}>
+          <span class="date">${q.day}</span>${change && html`<span class="changed">${change.hours} h</span>`}
+          ${jobs.slice(0, 3).map(({ job, number, at }) => html`<span class="entry"><span>${number > 1 ? `${count(number)}×` : clockTime(at, zone, false)}</span><b class="cut"><${Name}>${job.name}</${Name}></b></span>`)}
+          ${jobs.length > 3 && html`<span class="entry">${jobs.length - 3} more jobs</span>`}${list.length > 0 && html`<span class="sr">${list.length} fires</span>`}
+        </button>`;
+      })}</div></div>`}
+      ${view === 'week' && html`<div class="scroll" tabindex="0" role="region" aria-label="Calendar"><div class="cal week"><div class="column"><header></header><div class="hours" aria-hidden="true">${Array.from({ length: 24 }, (_, hour) => html`<span>${String(hour).padStart(2, '0')}:00</span>`)}</div></div>
+        ${days.map((one) => {
+          const q = parts(one, zone);
+          const { slots } = hoursOf(one, zone);
+          const change = changeOf(one, zone);
+          return html`<div class="column" key=${one}><header>${q.weekday} ${q.day}${one === today ? html` <span class="chip">today</span>` : ''}${change && html`<div class="changed">${change.hours} h</div>`}</header>
+            ${slots.map((at, index) => {
+              const list = within(at, at + HOUR);
+              const isShifted = index > 0 && parts(at, zone).offset !== parts(slots[index - 1], zone).offset;
+              return html`<button type="button" key=${at} class=${`cell ${isShifted ? 'shift' : ''}`} style=${{ '--heat': list.length ? 0.15 + 0.85 * list.length / heatMost : 0 }} disabled=${!list.length} onClick=${() => setCell({ at, end: at + HOUR })} aria-label=${`${q.weekday} ${q.day}, ${clockTime(at, zone, false)}: ${list.length} fires`} title=${change ? `${clockTime(at, zone, false)} ${offsetName(parts(at, zone).offset)}` : undefined}>${change && isShifted ? html`<span class="changed">${clockTime(at, zone, false)}</span> ` : ''}${list.length ? count(list.length) : ''}</button>`;
+            })}</div>`;
+        })}</div></div>`}
+      ${view === 'day' && html`<ul class="list">${hoursOf(day, zone).slots.map((at, index, slots) => {
+        const list = within(at, at + HOUR);
+        const isShifted = index > 0 && parts(at, zone).offset !== parts(slots[index - 1], zone).offset;
+        const perMinute = new Map(); for (const fire of list) { const minute = Math.floor(fire.at / 60000); perMinute.set(minute, (perMinute.get(minute) ?? 0) + 1); }
+        const peak = Math.max(0, ...perMinute.values());
+        return html`<li key=${at}><span class="mono muted" style=${{ width: '128px', flex: 'none' }}>${clockTime(at, zone, false)} ${isShifted ? html`<span class="changed">${offsetName(parts(at, zone).offset)}</span>` : ''}</span>
+          <span class="row tight grow">${names(list).slice(0, 12).map(({ job, number, at: first }) => html`<a class="chip" href=${`jobs/${job.job_id}`}>${clockTime(first, zone, false)} <${Name}>${job.name}</${Name}>${number > 1 ? html` <span class="muted">${count(number)}×</span>` : ''}</a>`)}${names(list).length > 12 && html`<span class="muted small">${names(list).length - 12} more</span>`}</span>
+          ${peak > 1 && html`<span class="muted small nowrap">up to ${count(peak)} in a minute</span>`}</li>`;
+      })}</ul>`}
+      ${view === 'agenda' && html`<ul class="list">${fires.slice(0, 500).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${full(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">planned</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small"><${Name}>${fire.job.queue}</${Name}></span></li>`)}${data && !fires.length && html`<${Empty} icon="calendar" title="Nothing fires in this time"/>`}${fires.length > 500 && html`<li class="muted">and ${count(fires.length - 500)} more; narrow it down with a queue</li>`}</ul>`}
+      ${!data && !error && html`<div class="body muted" role="status">Loading…</div>`}
+      ${(frequent.length > 0 || data?.isAll === false) && html`<footer class="body row tight small"><span class="muted">All the time:</span>${frequent.slice(0, 20).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > 20 && html`<span class="muted">and ${frequent.length - 20} more</span>`}${data?.isAll === false && html`<span class="muted">There are more jobs than this page shows: choose a queue.</span>`}</footer>`}
+    </${Card}>
+    ${cell && html`<br/><${Card} flush title=${`${full(cell.at, zone)}, one hour`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${() => setCell(null)}/>`}><ul class="list">${within(cell.at, cell.end).slice(0, 200).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${clockTime(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : ''}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small">${fire.job.queue}</span></li>`)}</ul></${Card}>`}`;
+}

@@ -1,0 +1,176 @@
+// What matters now: what is late, what fails, what runs, and what comes next.
+
+import { html, useEffect, useMemo, useRef, useState } from '../lib.js';
+import { get, part, post, readUntil } from '../api.js';
+import { attempt, can, isLimited, now } from '../state.js';
+import { onExecutions } from '../live.js';
+import { Button, Card, Copy, Empty, Failure, Head, Icon, List, Name, Notice, Segmented, Status, Tile, Time, kindOf, useRead } from '../ui.js';
+import { Chart } from '../chart.js';
+import { ExecutionsOverTime, SpansOverTime } from '../series.js';
+import { clockTime, count, span, zoneFor } from '../time.js';
+import { go } from '../router.js';
+
+/** Queued for longer than this is late. */
+const LATE_MS = 5000;
+const SAMPLES_MAX = 300;
+/** Failing jobs that are counted. */
+const FAILING_MAX = 100;
+const EVERY_MS = 2000;
+const KEPT = 'punctual.samples';
+
+/** Figures of the last minutes, kept by this browser: [seconds, done per second, failed per second]. */
+function useThroughput(stats) {
+  const samples = useRef(null);
+  if (!samples.current) {
+    try { samples.current = JSON.parse(sessionStorage.getItem(KEPT)) ?? []; } catch { samples.current = []; }
+  }
+  return useMemo(() => {
+    if (stats) {
+      const { succeeded, failed, timed_out: timedOut, lost } = stats.counters;
+      const last = samples.current.at(-1);
+      const at = Date.parse(stats.now) / 1000;
+      const bad = failed + timedOut + lost;
+      if (!last || at > last.at) samples.current.push({ at, ok: succeeded, bad });
+      // A restart of the server begins with new counters.
+      if (last && (succeeded < last.ok || bad < last.bad)) samples.current = [{ at, ok: succeeded, bad }];
+      samples.current = samples.current.slice(-SAMPLES_MAX);
+      try { sessionStorage.setItem(KEPT, JSON.stringify(samples.current)); } catch { /* Kept for this page only. */ }
+    }
+    const all = samples.current;
+    const rate = (field) => all.slice(1).map((sample, index) => {
+      const seconds = sample.at - all[index].at;
+      return seconds > 60 ? null : (sample[field] - all[index][field]) / seconds;
+    });
+    return [all.slice(1).map((sample) => sample.at), rate('ok'), rate('bad')];
+  }, [stats]);
+}
+
+/** The latest executions that have ended, and their lateness. */
+function useFeed() {
+  const [feed, setFeed] = useState({ items: [], late: [[], []] });
+  useEffect(() => {
+    let isOver = false;
+    const add = (batch) => {
+      const ended = batch.filter((one) => one.completed_at);
+      if (!ended.length || isOver) return;
+      setFeed((last) => {
+        const known = new Set(ended.map((one) => one.execution_id));
+        const items = [...ended.reverse(), ...last.items.filter((one) => !known.has(one.execution_id))].slice(0, 200);
+        const runs = items.filter((one) => one.started_at).sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at));
+        return { items, late: [runs.map((one) => Date.parse(one.started_at) / 1000), runs.map((one) => Math.max(0, Date.parse(one.started_at) - Date.parse(one.available_at)) / 1000)] };
+      });
+    };
+    const first = async () => {
+      const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT'].map((status) => get('executions', { status, limit: 60 }).catch(() => ({ items: [] }))));
+      add(pages.flatMap((page) => page.items).sort((a, b) => Date.parse(a.completed_at) - Date.parse(b.completed_at)));
+    };
+    first();
+    const stop = onExecutions(add);
+    return () => { isOver = true; stop(); };
+  }, []);
+  return feed;
+}
+
+const TRIES = [
+  { icon: 'zap', title: 'Run something now', about: 'A job that does nothing, successfully. You see it pass through its states.', job: { name: 'hello', job_type: 'noop' } },
+  { icon: 'calendar', title: 'Repeat every 10 seconds', about: 'A recurring job. Pause it, look at its next fires, edit its schedule.', job: { name: 'heartbeat', job_type: 'sleep', payload: { ms: 400 }, interval: '10s' } },
+  { icon: 'dead', title: 'Fail on purpose', about: 'A job with a wrong payload fails for good and becomes a dead letter. Fix its payload, then redrive it.', job: { name: 'broken', job_type: 'sleep', payload: { minutes: 1 }, max_retries: 0 } },
+];
+
+const WORKERS = {
+  HTTP: "punctual job submit ping --type http --payload '{\"url\": \"http://example.com/\"}' --every 1m",
+  Shell: "punctual serve --allow shell\npunctual job submit disk --type shell --payload '{\"script\": \"df -h\"}' --cron '0 * * * *'",
+  Python: '# examples/python/worker.py is a complete worker: copy it and change its handlers.\ndef send_invoice(job):\n    post_to_bank(job["payload"]["invoice"], idempotency_key=job["idempotency_key"])\n    return {"sent": True}\n\nHANDLERS = {"send-invoice": send_invoice}',
+  Rust: '// punctual-client = { version = "0.1", features = ["worker"] }\n// The guide "Writing workers" has a complete program.',
+};
+
+function Greeting({ reload }) {
+  const [language, setLanguage] = useState('HTTP');
+  const submit = async (job) => {
+    const answer = await attempt(() => post('jobs', job), `Submitted: ${job.name}`);
+    if (answer) { reload(); go(`jobs/${answer.job_id}`); }
+  };
+  return html`<${Card} title="Welcome. Three things to try">
+    <div class="tries">${TRIES.map(({ icon, title, about, job }) => html`<div class="card"><h3 class="row tight"><${Icon} name=${icon}/>${title}</h3><p class="muted small">${about}</p><${Button} kind="primary" small onClick=${() => submit(job)}>Try it</${Button}></div>`)}</div>
+  </${Card}>
+  <${Card} title="Then let it do your work" extra=${html`<${Segmented} label="Language" options=${Object.keys(WORKERS).map((name) => [name, name])} value=${language} onChange=${setLanguage}/>`}>
+    <div class="copy-box"><pre class="text-block" tabindex="0" role="region" aria-label="Example">${WORKERS[language]}</pre><${Copy} text=${WORKERS[language]}/></div>
+  </${Card}>`;
+}
+
+function NextHour() {
+  const [from] = useState(() => new Date(now.peek()).toISOString());
+  const until = new Date(Date.parse(from) + 3600_000).toISOString();
+  const { data, error } = useRead([from], (abort) => readUntil('fires', { from: new Date(now.peek()).toISOString(), until: new Date(now.peek() + 3600_000).toISOString(), per_job: 800, limit: 500 }, { enough: 1000, abort }), { every: 30000 });
+  const zone = zoneFor();
+  const fires = useMemo(() => (data?.items ?? []).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ ...fire, job }))).sort((a, b) => Date.parse(a.scheduled_time) - Date.parse(b.scheduled_time)), [data]);
+  if (error) return html`<${Card} title="Next hour"><${Failure} error=${error}/></${Card}>`;
+  const start = data ? Math.floor(now.value / 60000) * 60000 : Date.parse(until) - 3600_000;
+  const minutes = Array.from({ length: 60 }, () => 0);
+  for (const fire of fires) { const slot = Math.floor((Date.parse(fire.scheduled_time) - start) / 60000); if (slot >= 0 && slot < 60) minutes[slot] += 1; }
+  const most = Math.max(1, ...minutes);
+  const all = (data?.items ?? []).reduce((sum, job) => sum + Number(job.count), 0);
+  const coming = fires.filter((fire) => Date.parse(fire.scheduled_time) >= now.value - 1000).slice(0, 6);
+  return html`<${Card} title="Next hour" flush extra=${html`<span class="muted small">${count(all)} ${all === 1 ? 'fire' : 'fires'}${data && !data.isAll ? ' or more' : ''}</span>`}>
+    <div class="body"><div class="bars" role="img" aria-label=${`Fires by minute, at most ${most}`}>${minutes.map((number, index) => html`<i key=${index} class=${number ? '' : 'none'} style=${{ height: `${number ? Math.max(6, 100 * number / most) : 2}%` }} title=${`${clockTime(start + index * 60000, zone, false)}: ${number}`}></i>`)}</div>
+    <div class="bars-scale"><span>${clockTime(start, zone, false)}</span><span>${clockTime(start + 1800_000, zone, false)}</span><span>${clockTime(start + 3600_000, zone, false)}</span></div></div>
+    <${List}>${coming.map((fire) => html`<li><a class="main cut grow" href=${`jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small nowrap"><${Time} at=${fire.scheduled_time} zone=${fire.job.timezone}/> · <${Time} at=${fire.scheduled_time} style="relative"/></span></li>`)}
+    ${data && !coming.length && html`<li class="muted">No job fires within the next hour.</li>`}</${List}>
+  </${Card}>`;
+}
+
+export default function Overview() {
+  const { data: stats, error, reload } = useRead([], (abort) => get('stats', undefined, abort), { every: EVERY_MS });
+  const { data: nodes } = useRead([], (abort) => isLimited() ? Promise.resolve(null) : get('nodes', undefined, abort), { every: 10000 });
+  const { data: failing } = useRead([], (abort) => readUntil('jobs', { failing: true, limit: FAILING_MAX }, { enough: FAILING_MAX, pagesMax: 8, abort }), { every: 30000 });
+  const { data: changes } = useRead([], (abort) => can('audit:read') && !isLimited() ? get('audit', { limit: 6 }, abort) : Promise.resolve(null), { every: 10000 });
+  const throughput = useThroughput(stats);
+  const feed = useFeed();
+  if (!stats) return html`<${Head} title="Overview"/>${error ? html`<${Failure} error=${error} retry=${reload}/>` : html`<p class="muted" role="status">Loading…</p>`}`;
+  const { jobs, live } = stats;
+  const total = jobs.active + jobs.paused + jobs.completed + jobs.failed + jobs.cancelled;
+  const ages = stats.queues.filter((lane) => lane.oldest_queued_at).map((lane) => ({ ...lane, age: Math.max(0, now.value - Date.parse(lane.oldest_queued_at)) })).sort((a, b) => b.age - a.age);
+  const late = ages.filter((lane) => lane.age > LATE_MS);
+  const warnings = (nodes?.items ?? []).flatMap((node) => node.warnings.map((text) => `${node.node_id}: ${text}`));
+  const recent = feed.items.slice(0, 10);
+  return html`<${Head} title="Overview" about=${nodes?.items ? `${nodes.items.length} ${nodes.items.length === 1 ? 'node' : 'nodes'} on ${nodes.items[0]?.store ?? 'one store'}, version ${nodes.items[0]?.version ?? ''}` : 'Figures of the jobs that you may see'}>
+      ${can('jobs:write') && html`<${Button} kind="primary" icon="plus" href="jobs/new">New job</${Button}>`}
+    </${Head}>
+    ${warnings.map((text) => html`<${Notice} kind="warn">${text}</${Notice}>`)}
+    ${live.sessions === 0 && html`<${Notice} kind="warn">No worker is connected: nothing can run.</${Notice}>`}
+    ${total === 0 && html`<div class="stack"><${Greeting} reload=${reload}/></div>`}
+    <div class="tiles" style=${{ marginTop: total === 0 ? '16px' : '' }}>
+      <${Tile} label="Late now" value=${late.length ? span(late[0].age) : 'none'} kind=${late.length ? 'bad' : 'ok'} note=${late.length ? `oldest, in ${late[0].queue}` : 'nothing waits for a slot'} href="queues"/>
+      <${Tile} label="Failing jobs" value=${failing ? `${failing.items.length}${failing.isAll ? '' : '+'}` : '–'} kind=${failing?.items.length ? 'bad' : ''} note="latest run failed" href="jobs?failing=true"/>
+      <${Tile} label="Running" value=${count(live.running)} note=${`of ${count(live.slots)} slots`} href="executions?status=RUNNING"/>
+      <${Tile} label="Queued" value=${count(live.queued)} note="ready to start" href="executions?status=QUEUED"/>
+      <${Tile} label="Waiting" value=${count(live.waiting)} note="behind a gate" href="executions?status=WAITING"/>
+      <${Tile} label="Dead letters" value=${count(jobs.dead_letters)} kind=${jobs.dead_letters ? 'warn' : ''} note="failed for good" href="dead-letters"/>
+      <${Tile} label="Active jobs" value=${count(jobs.active)} note=${`${count(jobs.paused)} paused`} href="jobs?status=ACTIVE"/>
+    </div>
+    <div class="grid">
+      <div class="span-8 stack">
+        <${ExecutionsOverTime} by="all" title="Executions" instead=${html`<${Card} title="Throughput" extra=${html`<span class="muted small">executions per second, while this page is open</span>`}>
+          ${throughput[0].length > 1 ? html`<${Chart} label="Executions per second" zone=${zoneFor()} data=${throughput} height=${170} axis=${(value) => value < 10 ? value.toFixed(1) : Math.round(value)} series=${[{ label: 'succeeded', color: 'ok', value: (value) => value.toFixed(1) }, { label: 'failed', color: 'bad', value: (value) => value.toFixed(1) }]}/>` : html`<p class="muted">Collecting figures…</p>`}
+        </${Card}>`}/>
+        <${SpansOverTime} by="all" metric="lateness" title="Lateness" instead=${html`<${Card} title="Lateness" extra=${html`<span class="muted small">from ready to started, latest executions</span>`}>
+          ${feed.late[0].length > 1 ? html`<${Chart} label="Lateness of executions" zone=${zoneFor()} data=${feed.late} height=${150} axis=${(value) => span(value * 1000)} series=${[{ label: 'late by', color: 'run', kind: 'points', value: (value) => span(value * 1000) }]}/>` : html`<p class="muted">No executions yet.</p>`}
+        </${Card}>`}/>
+        <${Card} title="Just finished" flush extra=${html`<a class="small" href="executions?status=SUCCEEDED">All executions</a>`}>
+          ${recent.length ? html`<${List}>${recent.map((one) => html`<li key=${one.execution_id}><${Status} of=${one.status}/><a class="main cut grow" href=${`executions/${one.execution_id}`}><${Name}>${one.name ?? one.job_id}</${Name}></a>${one.started_at && html`<span class="muted small nowrap">${span(Date.parse(one.completed_at) - Date.parse(one.started_at))}</span>`}<span class="muted small nowrap"><${Time} at=${one.completed_at} style="relative"/></span></li>`)}</${List}>` : html`<${Empty} icon="executions" title="Nothing has finished yet"/>`}
+        </${Card}>
+      </div>
+      <div class="span-4 stack">
+        <${NextHour}/>
+        <${Card} title="Failing now" flush>
+          ${failing?.items.length ? html`<${List}>${failing.items.slice(0, 6).map((job) => html`<li key=${job.job_id}><span class=${`dot ${kindOf('FAILED')}`}></span><div class="grow"><a class="main cut" href=${`jobs/${job.job_id}`}><${Name}>${job.name}</${Name}></a><div class="muted small cut" title=${job.last_error}>${job.last_error ?? ''}</div></div></li>`)}</${List}>` : failing ? html`<${Empty} icon="check" title="No job is failing"/>` : html`<p class="body muted">Reading…</p>`}
+        </${Card}>
+        <${Card} title="Queues by age" flush extra=${html`<a class="small" href="queues">All queues</a>`}>
+          ${ages.length ? html`<${List}>${ages.slice(0, 6).map((lane) => html`<li key=${lane.queue + lane.job_type}><span class="cut grow"><a href=${`queues/${part(lane.queue)}`}><${Name}>${lane.queue}</${Name}></a> <span class="muted">${lane.job_type}</span></span><span class="muted small nowrap">${count(lane.queued)} queued</span><span class="nowrap">${span(lane.age)}</span></li>`)}</${List}>` : html`<${Empty} icon="queues" title="No queue is waiting"/>`}
+        </${Card}>
+        ${changes && html`<${Card} title="Changed last" flush extra=${html`<a class="small" href="audit">Audit log</a>`}>
+          <${List}>${changes.items.map((entry) => html`<li key=${entry.entry_id}><div class="grow"><div class="cut"><${Name}>${entry.name}</${Name}> <span class="muted">${entry.action}</span></div><div class="muted small cut">${entry.object}</div></div><span class="muted small nowrap"><${Time} at=${entry.at} style="relative"/></span></li>`)}</${List}>
+        </${Card}>`}
+      </div>
+    </div>`;
+}

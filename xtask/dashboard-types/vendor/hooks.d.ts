@@ -1,0 +1,10 @@
+type Update<T> = (next: T | ((last: T) => T)) => void;
+type Effect = (run: () => void | (() => void), keys?: readonly unknown[]) => void;
+export function useState<T>(first: T | (() => T)): [T, Update<T>];
+export function useRef<T = any>(first: T | null): { current: T };
+export function useMemo<T>(make: () => T, keys: readonly unknown[]): T;
+export function useCallback<T>(made: T, keys: readonly unknown[]): T;
+export function useId(): string;
+export function useErrorBoundary(tell?: (error: any) => void): [any, () => void];
+export const useEffect: Effect;
+export const useLayoutEffect: Effect;

@@ -1,0 +1,2 @@
+declare const htm: { bind(make: any): (parts: TemplateStringsArray, ...values: any[]) => any };
+export default htm;

@@ -1,0 +1,5 @@
+export function h(type: any, props?: any, ...children: any[]): any;
+export function render(node: any, parent: Element | null): void;
+export function cloneElement(node: any, props: any): any;
+export const Fragment: any;
+export const options: any;

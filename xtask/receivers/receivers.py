@@ -1,0 +1,109 @@
+"""Receivers of notifications for tests: mails by aiosmtpd, webhooks verified by standardwebhooks. Arguments: the port.
+
+POST /smtp {"cert", "key", "mode": "tls" or "starttls", "user", "password"} starts a mail server and returns its port.
+POST /hook/SECRET receives webhooks signed with the secret. GET /received returns everything that arrived.
+"""
+
+import json
+import socket
+import ssl
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+from standardwebhooks.webhooks import Webhook
+
+RECEIVED = {"mails": [], "hooks": []}
+LOCK = threading.Lock()
+SERVERS = []
+
+
+class Mailbox:
+    """Keeps every mail."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    async def handle_DATA(self, server, session, envelope):
+        mail = {
+            "to": envelope.rcpt_tos,
+            "user": session.auth_data.login.decode() if session.auth_data else None,
+            # The session does not know of TLS from the start, which the listener demands.
+            "encrypted": session.ssl is not None or self.mode == "tls",
+            "text": envelope.content.decode("utf-8", "replace"),
+        }
+        with LOCK:
+            RECEIVED["mails"].append(mail)
+        return "250 OK"
+
+
+class MailServer(Controller):
+    """Demands TLS and a login."""
+
+    def __init__(self, order):
+        self.order = order
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(order["cert"], order["key"])
+        implicit = self.context if order["mode"] == "tls" else None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        super().__init__(Mailbox(order["mode"]), hostname="127.0.0.1", port=port, ssl_context=implicit)
+
+    def factory(self):
+        return SMTP(
+            self.handler,
+            authenticator=self.check,
+            auth_required=True,
+            # With TLS from the start, the library does not know that the connection is encrypted.
+            auth_require_tls=self.order["mode"] == "starttls",
+            tls_context=self.context if self.order["mode"] == "starttls" else None,
+            require_starttls=self.order["mode"] == "starttls",
+        )
+
+    def check(self, server, session, envelope, mechanism, data):
+        wanted = (self.order["user"].encode(), self.order["password"].encode())
+        is_right = isinstance(data, LoginPassword) and (data.login, data.password) == wanted
+        return AuthResult(success=is_right, auth_data=data)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status, body=None):
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        with LOCK:
+            self.answer(200, RECEIVED)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == "/smtp":
+            server = MailServer(json.loads(body))
+            server.start()
+            SERVERS.append(server)
+            self.answer(200, {"port": server.port})
+            return
+        secret = self.path.removeprefix("/hook/")
+        try:
+            payload = Webhook(secret).verify(body, {name.lower(): value for name, value in self.headers.items()})
+            verified, payload = True, payload if payload is not None else json.loads(body)
+        except Exception as error:
+            verified, payload = False, str(error)
+        with LOCK:
+            RECEIVED["hooks"].append({"verified": verified, "payload": payload})
+        self.answer(204 if verified else 400)
+
+    def log_message(self, *_):
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print("the receivers are ready", flush=True)
+server.serve_forever()
