@@ -15,7 +15,6 @@ use punctual_client::{
     NotificationsBody, Page, RuleBody, SelectorBody, SetChannel, SetRule, SilenceBody, Span,
 };
 use punctual_core::access::NamePattern;
-use punctual_core::limits;
 use punctual_core::notify::{Channel, ChannelSecret, DeliveryState, JobSelector, Silence};
 use punctual_core::time::Timestamp;
 use punctual_engine::{
