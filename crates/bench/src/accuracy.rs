@@ -1,4 +1,5 @@
-//! `punctual bench accuracy`: whether every due time is met exactly once, and how long after it the handler starts.
+//! `punctual bench accuracy`: checks that every due time fires exactly once, and measures how late the handler
+//! starts.
 
 use crate::durable::{self, DurableWrite};
 use crate::ledger::{Fires, StartLedger};
@@ -7,7 +8,7 @@ use crate::machine::MachineFacts;
 use crate::percentiles;
 use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{Ground, Stage, StageOptions};
+use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::grouped;
 use crate::usage::{Cost, Meter};
 use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, progress};
@@ -21,17 +22,18 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time between the submit and the first due time, so that all jobs are there before it: this much, and as much
-/// again for so many jobs.
+/// Time between the submit and the first due time, so that all jobs are stored before it: `LEAD`, and the same again
+/// for every `LEAD_JOBS` jobs.
 const LEAD: Duration = Duration::from_secs(2);
 const LEAD_JOBS: f64 = 10_000.0;
-/// How long after the last due time a start too many would be noticed, and missing ones are waited for when none comes.
+/// How long after the last due time to watch for extra starts, and how long to wait for a missing start when none
+/// arrives.
 const AFTERMATH: Duration = Duration::from_millis(500);
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// Jobs of one submit.
+/// Jobs per submit.
 const BATCH: usize = 1_000;
 
-/// How long before they are due jobs are submitted.
+/// How long before their due time jobs are submitted.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LeadArgs {
     /// Time from the submit to the first due time, by which all jobs must be submitted; by default 2s, plus 2s for every
@@ -110,7 +112,7 @@ impl AccuracyArgs {
     }
 }
 
-/// Jobs that are measured at the same time.
+/// Jobs that are measured together.
 #[derive(Debug, Clone, Copy)]
 pub struct MeasuredRound {
     pub jobs: u64,
@@ -144,12 +146,12 @@ struct AccuracyReport {
 struct RoundReport {
     kind: &'static str,
     jobs: u64,
-    /// The time over which one-time jobs are spread, or between two runs of a recurring one.
+    /// For one-time jobs the time over which they are spread, for recurring jobs the interval.
     spread_ms: u64,
     runs_per_job: u32,
     #[serde(flatten)]
     fires: Fires,
-    /// How many times a durable write the lateness is, at p50.
+    /// The median lateness as a multiple of one durable write.
     late_of_floor_p50: f64,
     #[serde(flatten)]
     cost: Cost,
@@ -158,9 +160,9 @@ struct RoundReport {
 pub async fn run(args: AccuracyArgs) -> anyhow::Result<Exit> {
     let rounds = args.rounds()?;
     let machine = MachineFacts::here(&args.place.dir);
-    let mut ground = Ground::lay(&args.place).await?;
-    let durable_write = durable::measure(&mut ground).await?;
-    drop(ground);
+    let mut site = BenchSite::prepare(&args.place).await?;
+    let durable_write = durable::measure(&mut site).await?;
+    drop(site);
     let mut report = AccuracyReport { machine, rounds: Vec::new(), durable_write };
     for round in rounds {
         let measured = Stage::measure(&args.place, StageOptions::USUAL, async |stage| {
@@ -259,7 +261,7 @@ pub async fn measure(stage: &mut Stage, round: MeasuredRound, lead: LeadArgs) ->
 }
 
 impl MeasuredRound {
-    /// The first due time of the job of this number: spread evenly against those of the others.
+    /// The first due time of the job with this number. The due times of a round are spread evenly.
     fn first_of(self, first: Timestamp, number: u64) -> Timestamp {
         let (MeasuredKind::OneTime { over: spread } | MeasuredKind::Recurring { every: spread, .. }) =
             self.kind;
@@ -291,7 +293,7 @@ impl MeasuredRound {
     }
 }
 
-/// Records starts until all have come, or none has for long; then a moment longer, for those too many.
+/// Records starts until all have arrived, or none has arrived for `GIVE_UP`; then watches for extra starts.
 pub async fn collect(stage: &mut Stage, ledger: &mut StartLedger) -> anyhow::Result<()> {
     let bar = progress("firing", ledger.expected());
     let left = ledger.last_due().map_or(Duration::ZERO, |last| last.since(host::wall_time()));

@@ -1,4 +1,5 @@
-//! `punctual bench claims`: whether draining feels how much else is in the database, queued and past.
+//! `punctual bench claims`: whether the drain rate depends on how many queued jobs and finished executions the
+//! database holds.
 
 use crate::floor::{self, Floor, FloorJobs};
 use crate::load::{self, LoadArgs};
@@ -7,7 +8,7 @@ use crate::noops::QUEUE;
 use crate::pace::{self, Pace};
 use crate::pipe::MachineMoment;
 use crate::plot::PlotMark;
-use crate::stage::{DiskUsage, Ground, StageOptions};
+use crate::stage::{BenchSite, DiskUsage, StageOptions};
 use crate::units::{grouped, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{JOBS_MAX, PlaceArgs, bad_option, progress};
@@ -20,10 +21,11 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Room that rows take up beside their payload, indexes and half-empty pages included, on whichever database takes most.
+/// Bytes that a row needs besides its payload, including indexes and half-empty pages, on the database that needs
+/// most.
 const QUEUED_BYTES: u64 = 800;
 const HISTORIC_BYTES: u64 = 350;
-/// So much of what is kept is left out, so that nothing is old enough to be deleted while it is measured.
+/// The history stays this much below the retention time, so that retention deletes nothing during the measurement.
 const MARGIN: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(clap::Args)]
@@ -57,7 +59,7 @@ impl ClaimsArgs {
         Ok(())
     }
 
-    /// What the full database takes up, roughly.
+    /// Approximate size of the full database.
     fn bytes(&self) -> u64 {
         let payload = self.load.payload_bytes;
         let jobs_of_past = self.historic.div_ceil(RUNS_PER_JOB);
@@ -74,27 +76,28 @@ impl ClaimsArgs {
     }
 }
 
-/// What one database gave.
+/// The measurements of one database.
 #[derive(Debug, Serialize)]
 struct ClaimSide {
     queued: u64,
     historic: u64,
     queued_per_second: f64,
-    /// The first half of what was drained, and the second.
+    /// Rates of the first and of the second run.
     first_per_second: f64,
     again_per_second: f64,
-    /// Both.
+    /// Both runs together.
     drain: Pace,
-    /// Of all writing transactions meanwhile, claims and reports above all: bounds that so many of them did not exceed.
+    /// Upper bounds of the transaction time at these percentiles. Counts all write transactions of the run, mostly
+    /// claims and reports.
     transaction_p50_us: Option<u64>,
     transaction_p99_us: Option<u64>,
-    /// Before anything was drained.
+    /// Disk usage before the first run.
     disk: DiskUsage,
     #[serde(flatten)]
     cost: Cost,
 }
 
-/// The rates of the full database as shares of those of the empty one.
+/// The rates of the full database as shares of those of the empty database.
 #[derive(Debug, Serialize)]
 struct ClaimRatios {
     first: f64,
@@ -107,10 +110,10 @@ struct ClaimsReport {
     jobs: u64,
     #[serde(flatten)]
     load: LoadArgs,
-    /// With nothing in it but the jobs that are drained.
+    /// The database that holds only the jobs to drain.
     empty: ClaimSide,
     full: ClaimSide,
-    /// How fast the past was written.
+    /// Rate at which the history was written.
     historic_per_second: f64,
     ratios: ClaimRatios,
     empty_of_floor: f64,
@@ -120,15 +123,15 @@ struct ClaimsReport {
 pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
     args.check()?;
     let machine = MachineFacts::here(&args.place.dir);
-    let ground = Ground::lay(&args.place).await?;
+    let site = BenchSite::prepare(&args.place).await?;
     let what =
         format!("--queued {} and --historic {}", grouped(args.queued as f64), grouped(args.historic as f64));
-    ground.must_hold(&what, args.bytes())?;
-    let empty = drain(ground, &args, Amount { queued: 2 * args.jobs, historic: 0 }).await?;
+    site.must_hold(&what, args.bytes())?;
+    let empty = drain(site, &args, Amount { queued: 2 * args.jobs, historic: 0 }).await?;
 
-    let mut ground = Ground::lay(&args.place).await?;
-    let past_time = keep_past(&mut ground, &args).await?;
-    let full = drain(ground, &args, Amount { queued: args.queued, historic: args.historic }).await?;
+    let mut site = BenchSite::prepare(&args.place).await?;
+    let past_time = keep_past(&mut site, &args).await?;
+    let full = drain(site, &args, Amount { queued: args.queued, historic: args.historic }).await?;
     let LoadArgs { batch, payload_bytes, .. } = args.load;
     let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ClaimsReport {
@@ -149,25 +152,25 @@ pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Straight into the tables, before there is a server.
-async fn keep_past(ground: &mut Ground, args: &ClaimsArgs) -> anyhow::Result<Duration> {
+/// Writes the history directly into the tables, before a server starts.
+async fn keep_past(site: &mut BenchSite, args: &ClaimsArgs) -> anyhow::Result<Duration> {
     let bar = progress("past", args.historic);
     let shown = bar.clone();
     let start = Instant::now();
-    ground.keep_past(args.past(), Arc::new(move |rows| shown.inc(rows))).await?;
+    site.keep_past(args.past(), Arc::new(move |rows| shown.inc(rows))).await?;
     bar.finish_and_clear();
     Ok(start.elapsed())
 }
 
-/// What is in a database before anything is drained.
+/// The contents of a database before anything is drained.
 #[derive(Debug, Clone, Copy)]
 struct Amount {
     queued: u64,
     historic: u64,
 }
 
-async fn drain(ground: Ground, args: &ClaimsArgs, amount: Amount) -> anyhow::Result<ClaimSide> {
-    let measured = ground.measure(StageOptions::USUAL, async |stage| {
+async fn drain(site: BenchSite, args: &ClaimsArgs, amount: Amount) -> anyhow::Result<ClaimSide> {
+    let measured = site.measure(StageOptions::USUAL, async |stage| {
         stage.client.pause_queue(QUEUE).await?;
         let job = load::no_op("noop", args.load.payload_bytes)?;
         let bar = progress("queueing", amount.queued);

@@ -1,23 +1,23 @@
-//! What one durable write takes, on the disk of the embedded store or on the database server: no acknowledgement can
-//! be faster.
+//! How long one durable write takes, on the disk of the embedded store or on the database server. No acknowledgement
+//! can be faster.
 
 use crate::percentiles::Percentiles;
-use crate::stage::Ground;
+use crate::stage::BenchSite;
 use crate::sync::SyncProbe;
 use anyhow::Context;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Writes of a measurement that is not taken in between something else.
+/// Number of writes in a measurement that is not interleaved with a benchmark's own steps.
 const WRITES: usize = 200;
 
-/// The floor under latencies.
+/// The lower bound of all latencies.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub enum DurableWrite {
-    /// One durable write of a page on the disk.
+    /// One durable write of a page to the disk.
     #[serde(rename = "fdatasync_us")]
     Fdatasync(Percentiles),
-    /// One small commit on the database server, from here to there and back.
+    /// One small commit on the database server, including the round trip.
     #[serde(rename = "commit_us")]
     Commit(Percentiles),
 }
@@ -28,7 +28,7 @@ impl DurableWrite {
         us
     }
 
-    /// What it is, after "one".
+    /// The name of the write, for use after "one".
     pub const fn name(self) -> &'static str {
         match self {
             DurableWrite::Fdatasync(_) => "fdatasync",
@@ -45,22 +45,22 @@ impl DurableWrite {
     }
 }
 
-/// Takes the time of one write at a time, so that a benchmark can take them in between its own steps.
+/// Measures one write at a time, so that a benchmark can interleave the writes with its own steps.
 pub struct Probe {
-    /// None for database servers: they have their own.
+    /// `None` for a database server, which writes to its own disk.
     disk: Option<SyncProbe>,
     times: Vec<Duration>,
 }
 
 impl Probe {
-    pub fn new(ground: &Ground) -> anyhow::Result<Self> {
-        let disk = if ground.bare.is_none() { Some(SyncProbe::new(ground.dir())?) } else { None };
+    pub fn new(site: &BenchSite) -> anyhow::Result<Self> {
+        let disk = if site.bare.is_none() { Some(SyncProbe::new(site.dir())?) } else { None };
         Ok(Probe { disk, times: Vec::new() })
     }
 
-    pub async fn once(&mut self, ground: &mut Ground) -> anyhow::Result<()> {
-        let time = match (&mut self.disk, &mut ground.bare) {
-            // Blocks the thread of this function only: everything measured runs on others.
+    pub async fn once(&mut self, site: &mut BenchSite) -> anyhow::Result<()> {
+        let time = match (&mut self.disk, &mut site.bare) {
+            // Blocks only the current thread. Everything that is measured runs on other threads.
             (Some(disk), _) => disk.once()?,
             (None, Some(bare)) => {
                 let start = Instant::now();
@@ -79,11 +79,11 @@ impl Probe {
     }
 }
 
-/// Many of them in a row, for benchmarks that have no steps to take them in between.
-pub async fn measure(ground: &mut Ground) -> anyhow::Result<DurableWrite> {
-    let mut probe = Probe::new(ground)?;
+/// Measures many writes in a row, for benchmarks without steps to interleave them with.
+pub async fn measure(site: &mut BenchSite) -> anyhow::Result<DurableWrite> {
+    let mut probe = Probe::new(site)?;
     for _ in 0..WRITES {
-        probe.once(ground).await.context("a durable write cannot be measured")?;
+        probe.once(site).await.context("a durable write cannot be measured")?;
     }
     Ok(probe.finish())
 }

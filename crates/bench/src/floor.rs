@@ -1,9 +1,9 @@
-//! The floor under the server: the same rows in full batches through the same database, without rules, HTTP or
-//! hand-over between threads, and one durable write. The embedded store has one thread for it, a database server as many
-//! connections as the measured server has writers.
+//! The baseline of the server: one durable write, and the same rows in full batches through the same database,
+//! without rules, HTTP or hand-over between threads. The embedded store uses one thread for it, a database server as
+//! many connections as the measured server has writers.
 
 use crate::durable::{self, DurableWrite};
-use crate::stage::Ground;
+use crate::stage::BenchSite;
 use crate::units::{grouped, percent};
 use crate::{PlaceArgs, progress};
 use anyhow::Context;
@@ -11,9 +11,9 @@ use punctual_store::baseline::{self, BaselineOptions};
 use punctual_store::sqlite::measure_baseline;
 use serde::Serialize;
 
-/// Rows of the floor at most: its rate no longer changes by then.
+/// Maximum rows of the baseline. Its rate does not change with more rows.
 const FLOOR_JOBS_MAX: u64 = 200_000;
-/// The better of this many measurements counts: others on the machine can only slow it down.
+/// The best of this many measurements counts, because other processes on the machine can only slow it down.
 const ROUNDS: u64 = 2;
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -24,13 +24,13 @@ pub struct Floor {
     pub writers: u64,
     pub insert_per_second: f64,
     pub claim_complete_per_second: f64,
-    /// Jobs of the future inserted.
+    /// Rate at which future jobs are inserted.
     pub hold_per_second: f64,
     #[serde(flatten)]
     pub durable_write: DurableWrite,
 }
 
-/// The jobs that the floor is to be measured with.
+/// The jobs to measure the baseline with.
 #[derive(Debug, Clone, Copy)]
 pub struct FloorJobs {
     pub jobs: u64,
@@ -39,7 +39,7 @@ pub struct FloorJobs {
 }
 
 pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor> {
-    let bar = progress("floor", ROUNDS);
+    let bar = progress("baseline", ROUNDS);
     let options = BaselineOptions {
         jobs: like.jobs.min(FLOOR_JOBS_MAX) as usize,
         batch: like.batch as usize,
@@ -49,15 +49,15 @@ pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor
         baseline::BaselineRates { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
     let mut durable_write = None;
     for _ in 0..ROUNDS {
-        // A place of its own for each: what one has written would slow down the next.
-        let mut ground = Ground::lay(place).await?;
-        let floor = measure_once(&mut ground, options).await.context("the baseline cannot be measured")?;
+        // A new database for each measurement: rows of the previous one would slow it down.
+        let mut site = BenchSite::prepare(place).await?;
+        let floor = measure_once(&mut site, options).await.context("the baseline cannot be measured")?;
         best = baseline::BaselineRates {
             insert_per_sec: best.insert_per_sec.max(floor.insert_per_sec),
             claim_complete_per_sec: best.claim_complete_per_sec.max(floor.claim_complete_per_sec),
             hold_per_sec: best.hold_per_sec.max(floor.hold_per_sec),
         };
-        durable_write = Some(durable::measure(&mut ground).await?);
+        durable_write = Some(durable::measure(&mut site).await?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -73,19 +73,19 @@ pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor
 }
 
 async fn measure_once(
-    ground: &mut Ground,
+    site: &mut BenchSite,
     options: BaselineOptions,
 ) -> anyhow::Result<baseline::BaselineRates> {
-    if let Some(bare) = &mut ground.bare {
+    if let Some(bare) = &mut site.bare {
         return Ok(bare.measure_baseline(options).await?);
     }
-    let dir = ground.dir().to_owned();
+    let dir = site.dir().to_owned();
     let measured = tokio::task::spawn_blocking(move || measure_baseline(&dir, options));
     Ok(measured.await.context("the baseline measurement was interrupted")??)
 }
 
 impl Floor {
-    /// A rate, and what share of the bare database's it is.
+    /// A rate, followed by its share of the bare database's rate.
     pub fn beside(&self, rate: f64, floor: f64) -> String {
         let share = percent(share(rate, floor));
         let how = if self.is_embedded() {
@@ -101,13 +101,13 @@ impl Floor {
         matches!(self.durable_write, DurableWrite::Fdatasync(_))
     }
 
-    /// Inserted, claimed and completed one after the other.
+    /// Rate of inserting, claiming and completing, one after the other.
     pub fn both_per_second(&self) -> f64 {
         1.0 / (1.0 / self.insert_per_second + 1.0 / self.claim_complete_per_second)
     }
 }
 
-/// A rate as a share of the floor's.
+/// A rate as a share of the baseline.
 pub fn share(rate: f64, floor: f64) -> f64 {
     rate / floor.max(f64::EPSILON)
 }

@@ -1,4 +1,4 @@
-//! `punctual bench hold`: what many jobs of the future cost, and whether those of today feel them.
+//! `punctual bench hold`: the cost of many future jobs, and their effect on jobs that run now.
 
 use crate::accuracy::{self, LeadArgs, MeasuredKind, MeasuredRound, describe_fires};
 use crate::floor::{self, Floor, FloorJobs};
@@ -19,7 +19,7 @@ use punctual_config::output::{OutputArgs, details};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How far ahead the first of the held jobs lies, and how far apart they are.
+/// How far in the future the first of these jobs is due, and the interval between their due times.
 const AHEAD: Duration = Duration::from_secs(365 * 24 * 3_600);
 const APART_US: i64 = 1_000;
 /// Pause before each job whose latency is measured.
@@ -49,7 +49,7 @@ pub struct HoldArgs {
     output: OutputArgs,
 }
 
-/// The figures of the day, with nothing held or beside what is held.
+/// Latency and accuracy of jobs that run now.
 #[derive(Debug, Serialize)]
 struct Today {
     latency: Latency,
@@ -57,7 +57,7 @@ struct Today {
     server_memory_bytes: u64,
 }
 
-/// The figures beside the held jobs as multiples of those before.
+/// The figures with the future jobs as multiples of those without them.
 #[derive(Debug, Serialize)]
 struct HoldRatios {
     latency_p50: f64,
@@ -79,7 +79,7 @@ struct HoldReport {
     load_cost: Cost,
     disk_bytes_per_future_job: f64,
     disk: DiskUsage,
-    /// Beside the held jobs, in the same server.
+    /// With the future jobs, in the same server.
     beside: Today,
     ratios: HoldRatios,
     server_peak_memory_bytes: u64,

@@ -1,4 +1,4 @@
-//! `punctual bench latency`: from the submit of a job to the start of its handler, on an idle server.
+//! `punctual bench latency`: the time from the submit of a job to the start of its handler, on an idle server.
 
 use crate::durable::{DurableWrite, Probe};
 use crate::machine::MachineFacts;
@@ -16,9 +16,9 @@ use punctual_config::output::{OutputArgs, details};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The longest that one job may take to start, and its outcome to be recorded.
+/// Maximum time for one job to start, and for its outcome to be recorded.
 const JOB_TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two looks for the recorded outcome.
+/// Interval at which the benchmark checks whether the outcome is recorded.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 #[derive(clap::Args)]
@@ -35,19 +35,19 @@ pub struct LatencyArgs {
     output: OutputArgs,
 }
 
-/// What one run of jobs one by one gave.
+/// The result of running jobs one after the other.
 #[derive(Debug, Clone, Serialize)]
 pub struct Latency {
     pub jobs: u64,
-    /// From the call of the client to the start of the handler.
+    /// From the client's call to the start of the handler.
     pub start_us: Percentiles,
     pub start_histogram: Vec<Bin>,
-    /// From the call of the client to its durable acknowledgement.
+    /// From the client's call to its durable acknowledgement.
     pub acknowledged_us: Percentiles,
-    /// Taken between two jobs each time.
+    /// Measured between two jobs each time.
     #[serde(flatten)]
     pub durable_write: DurableWrite,
-    /// How many times a durable write the start takes, at p50.
+    /// The median time to start as a multiple of one durable write.
     pub start_of_floor_p50: f64,
 }
 
@@ -91,13 +91,13 @@ fn describe(report: &LatencyReport) -> String {
 
 pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::Result<Latency> {
     let bar = progress("one by one", jobs);
-    let mut probe = Probe::new(&stage.ground)?;
+    let mut probe = Probe::new(&stage.site)?;
     let job = SubmitJob::named(JOB_TYPE);
     let before = stage.counts().await?.succeeded;
     let (mut starts, mut acknowledgements) = (vec![], vec![]);
     for done in 1..=jobs {
         tokio::time::sleep(pause).await;
-        probe.once(&mut stage.ground).await?;
+        probe.once(&mut stage.site).await?;
         let submitted_at = MachineMoment::now();
         let submitted = stage.client.submit(&job).await?;
         acknowledgements.push(MachineMoment::now().since(submitted_at));
@@ -122,7 +122,7 @@ pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::R
     })
 }
 
-/// Waits until the outcomes of this many jobs are durable, so that the next one finds the server idle.
+/// Waits until the outcomes of this many jobs are durable, so that the next job meets an idle server.
 async fn until_recorded(stage: &mut Stage, count: u64) -> anyhow::Result<()> {
     let gives_up_at = Instant::now() + JOB_TIMEOUT;
     while stage.counts().await?.succeeded < count {

@@ -1,4 +1,4 @@
-//! Which fires are expected, and which came: every due time is matched to exactly one start.
+//! Matches each expected fire to exactly one start.
 
 use crate::percentiles::{Bin, Percentiles, histogram};
 use crate::pipe::RecordedStart;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub struct StartLedger {
-    /// How often each due time was started.
+    /// Number of starts of each due time.
     due: BTreeMap<(JobId, Timestamp), u64>,
-    /// Due times that have been started at least once.
+    /// Due times with at least one start.
     met: u64,
     started: u64,
     extra: u64,
@@ -20,16 +20,16 @@ pub struct StartLedger {
     late: Vec<Duration>,
 }
 
-/// What came of the due times.
+/// How many due times were started, missing or extra.
 #[derive(Debug, Clone, Serialize)]
 pub struct Fires {
     pub expected: u64,
     pub started: u64,
     pub missing: u64,
-    /// Started again, or at a time that was never due.
+    /// Starts beyond the first, or at a time that was never due.
     pub extra: u64,
     pub early: u64,
-    /// Every due time was started exactly once and none before its time.
+    /// Every due time was started exactly once, and none before its time.
     pub exact: bool,
     pub late_us: Percentiles,
     pub late_histogram: Vec<Bin>,
@@ -65,7 +65,7 @@ impl StartLedger {
         self.met == self.expected()
     }
 
-    /// The last time that is due.
+    /// The latest due time.
     pub fn last_due(&self) -> Option<Timestamp> {
         self.due.keys().map(|(_, at)| *at).max()
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_is_every_due_time_once_and_none_early() {
+    fn a_run_is_exact_if_every_due_time_started_once_and_none_early() {
         let mut ledger = ledger();
         for start in [start(1, 10, 11), start(2, 10, 12), start(1, 20, 20)] {
             assert!(!ledger.is_complete());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_doubled_unknown_or_early_is_counted() {
+    fn missing_extra_unknown_and_early_starts_are_counted() {
         let mut ledger = ledger();
         for start in [start(1, 10, 11), start(1, 10, 12), start(3, 10, 10), start(2, 10, 9)] {
             ledger.record(start);

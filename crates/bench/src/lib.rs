@@ -1,11 +1,10 @@
 //! `punctual bench`: measures this machine, next to a baseline of its disk and the bare database.
 //!
-//! Every benchmark starts a server of its own in a process of its own (`node`), on a temporary directory, and talks
-//! to it over HTTP as any client does. It never touches a server that runs already.
+//! Every benchmark starts its own server in a separate process (`node`), on a temporary directory, and talks to it
+//! over HTTP like any other client. It never touches a server that already runs.
 
 mod accuracy;
 mod claims;
-mod crowd;
 mod durable;
 mod floor;
 mod hold;
@@ -23,6 +22,7 @@ mod plot;
 mod process;
 mod recorder;
 mod samples;
+mod scheduler_group;
 mod schedulers;
 mod scratch;
 mod signals;
@@ -74,22 +74,22 @@ pub enum BenchCommand {
     Node(node::NodeArgs),
 }
 
-/// Where a benchmark keeps its database.
+/// Where a benchmark stores its database.
 #[derive(Debug, Clone, clap::Args)]
 struct PlaceArgs {
     /// A directory on the disk to measure; the benchmark uses a temporary directory below it and removes it afterwards
     #[arg(long, alias = "data-dir", default_value = ".", value_name = "DIR")]
     dir: PathBuf,
-    /// Measures a database server instead, in a database of its own that is made there and dropped
+    /// Measures a database server instead, in a database that the benchmark creates and drops
     #[command(flatten)]
     store: StoreArgs,
 }
 
 impl PlaceArgs {
-    /// The database server to measure; none for the embedded store. Only flags count: what is configured for a server
-    /// that works is not meant.
+    /// The database server to measure, or `None` for the embedded store. Only flags count: environment variables and
+    /// the configuration file describe a production server, which a benchmark must not touch.
     fn database_server(&self) -> Result<Option<ServerPlace>, CliError> {
-        // A variable is meant for servers: what is measured, and gets databases of its own there, is named.
+        // Pass no variables: the user must name the server on which the benchmark creates databases.
         let nothing = Surroundings { variables: BTreeMap::new(), file: None };
         match self.store.place(&nothing, Path::new(""))? {
             StorePlace::Server(server) => Ok(Some(*server)),
@@ -108,9 +108,9 @@ impl PlaceArgs {
     }
 }
 
-/// Jobs of any benchmark: more than a disk takes.
+/// Maximum jobs of any benchmark: more than a disk can hold.
 pub const JOBS_MAX: u64 = 1_000_000_000;
-/// Due times of one round, and latencies of one run: all of them are held in memory.
+/// Maximum due times of one round and latencies of one run. All of them are held in memory.
 pub const DUE_TIMES_MAX: u64 = 10_000_000;
 
 pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
@@ -119,7 +119,7 @@ pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
     }
     let mut signals = BenchSignals::listen()?;
     match command {
-        // What hours have shown is told, also when somebody has seen enough.
+        // An interrupted soak still prints its report, because it may have measured for hours.
         BenchCommand::Soak(args) => soak::run(args, &mut signals).await,
         other => signals.unless(measure(other)).await,
     }
@@ -135,7 +135,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Claims(args) => claims::run(args).await,
         BenchCommand::Unused(args) => unused::run(args).await,
         BenchCommand::Schedulers(args) => schedulers::run(args).await,
-        BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("both have ways of their own to end"),
+        BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("handled above"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What limits cost: the same jobs executed without limits and with them, in turns, so that what else the machine does meets
-//! all of them alike.
+//! The cost of limits: runs the same jobs without limits and with them, alternating, so that other load on the
+//! machine affects both alike.
 
 use crate::noops::NoOps;
 use crate::stage::StageOptions;
@@ -9,17 +9,18 @@ use punctual_core::limiter::Rate;
 use punctual_core::limits::CONCURRENCY_MAX;
 use serde::Serialize;
 
-/// Each side is measured so often.
+/// Number of measurements of each variant.
 const ROUNDS: usize = 2;
-/// The jobs share so many keys.
+/// The jobs share this many keys.
 const KEYS: u64 = 100;
-/// The highest rate that can be set; a key uses a small part of it. There is none on the queue as a whole: the highest that can
-/// be set there is less than what is measured.
+/// The highest rate that can be set; each key uses a small part of it. The queue as a whole has no rate limit,
+/// because the highest possible one is below the measured rate.
 const KEY_RATE: StartRate = StartRate(Rate { count: 10_000, per_ms: 1_000 });
-/// What the worker holds at once is so many times in the queue's limit, so that a line is never what it waits for.
+/// The queue's concurrency limit is this many times the executions that the worker holds, so that the worker never
+/// waits for a wait list.
 const ROOM_FOR_WORKERS: usize = 5;
 
-/// What is left of the throughput where every execution goes through limits of its queue and its key.
+/// The remaining throughput when every execution passes the limits of its queue and its key.
 #[derive(Debug, Serialize)]
 pub struct LimitsReport {
     rounds: usize,
@@ -27,23 +28,23 @@ pub struct LimitsReport {
     without: QueueSide,
     /// Limits with room for all executions: each is counted, and none waits for long.
     room: LimitedSide,
-    /// A limit of the queue that most of the jobs have to wait for, each in the line until there is room.
+    /// A queue limit for which most jobs must wait on the wait list.
     line: LimitedSide,
 }
 
-/// One way to set the queue, all rounds together.
+/// One variant of the queue settings, over all rounds.
 #[derive(Debug, Clone, Default, Serialize)]
 struct QueueSide {
     /// Executions that succeeded.
     succeeded: u64,
-    /// Of all jobs of a drain, those that waited for a limit before it began.
+    /// Jobs that were on a wait list before the drain began.
     in_line: u64,
     submit_per_second: f64,
     drain_per_second: f64,
     drain_per_second_by_round: Vec<f64>,
     together_per_second: f64,
     together_per_second_by_round: Vec<f64>,
-    /// Of the server alone: submit and drain, and both at once.
+    /// CPU time of the server alone, for submit and drain separately and then for both at once.
     drain_server_cpu_ms_per_1000_jobs: f64,
     together_server_cpu_ms_per_1000_jobs: f64,
 }
@@ -64,13 +65,13 @@ struct LimitedShares {
     together: f64,
 }
 
-/// Measures the same no-ops without limits, with room in them, and in line for them.
+/// Measures the same no-ops without limits, with limits that have room, and with a wait list.
 pub async fn measure(work: NoOps<'_>) -> anyhow::Result<LimitsReport> {
     let settings = [None, Some(with_room()), Some(with_line(work.stage))];
     let mut sums: [Sum; 3] = Default::default();
     for round in 0..ROUNDS {
         let mut turns: Vec<usize> = (0..settings.len()).collect();
-        // There and back: what grows or shrinks steadily on the machine meets all of them alike.
+        // Alternate the order, so that a steady change on the machine affects all variants alike.
         if round % 2 == 1 {
             turns.reverse();
         }
@@ -108,7 +109,7 @@ fn limits(concurrency: u32) -> SetQueue {
     }
 }
 
-/// What the rounds of one side gave so far.
+/// Totals of one variant so far.
 #[derive(Debug, Default)]
 struct Sum {
     side: QueueSide,

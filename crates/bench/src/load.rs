@@ -1,4 +1,4 @@
-//! Submitting many jobs over HTTP, in batches, several at once.
+//! Submits many jobs over HTTP, in concurrent batches.
 
 use crate::bad_option;
 use anyhow::{Context, bail};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Bytes of a job's JSON around its payload, at most.
+/// Maximum bytes of a job's JSON besides its payload.
 const ENVELOPE_BYTES: u64 = 200;
-/// Bytes of a batch that the server takes, and of all that it takes in at once, with room to spare.
+/// Bytes that the server accepts in one batch, and in all concurrent requests, with a margin.
 const BATCH_BYTES_MAX: u64 = 7 * 1024 * 1024;
 const UNDER_WAY_BYTES_MAX: u64 = 30 * 1024 * 1024;
 
@@ -33,7 +33,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// Whether the server would take this much at once.
+    /// Checks that the server accepts this much at once.
     pub fn check(self) -> Result<(), CliError> {
         let batch_bytes = self.batch * (self.payload_bytes + ENVELOPE_BYTES);
         if batch_bytes > BATCH_BYTES_MAX {
@@ -52,9 +52,9 @@ impl LoadArgs {
     }
 }
 
-/// A no-op of this type, due at once.
+/// A no-op job of this type, due immediately.
 pub fn no_op(job_type: &str, payload_bytes: u64) -> anyhow::Result<SubmitJob> {
-    // A JSON string of exactly this size: the quotes count.
+    // A JSON string of exactly this size, including the quotes.
     let payload = format!("\"{}\"", "x".repeat(payload_bytes.saturating_sub(2) as usize));
     Ok(SubmitJob {
         payload: Some(RawValue::from_string(payload)?),
@@ -62,7 +62,7 @@ pub fn no_op(job_type: &str, payload_bytes: u64) -> anyhow::Result<SubmitJob> {
     })
 }
 
-/// Submits the jobs of all these numbers and says how long it took.
+/// Submits the jobs with these numbers and returns how long it took.
 pub async fn submit_all(
     client: &Client,
     load: LoadArgs,
@@ -91,7 +91,7 @@ pub async fn submit_all(
     Ok(start.elapsed())
 }
 
-/// Submits one batch and fails unless all of it was taken.
+/// Submits one batch and fails unless the server accepts every job.
 pub async fn submit_batch(client: &Client, jobs: &[SubmitJob]) -> anyhow::Result<Vec<JobId>> {
     let answer = client.submit_batch(jobs).await?;
     let ids: Vec<JobId> = answer
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_a_server_takes_is_told_by_the_name_of_the_option() {
+    fn a_load_that_is_too_large_is_rejected_with_the_name_of_the_option() {
         let usual = LoadArgs { batch: 1_000, submitters: 4, payload_bytes: 200 };
         assert!(usual.check().is_ok());
         let large = LoadArgs { payload_bytes: 100_000, ..usual }.check().unwrap_err();

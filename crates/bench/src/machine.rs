@@ -1,4 +1,4 @@
-//! The machine and the moment, so that figures can be told apart later.
+//! The machine and the time of the run, so that results of different runs can be distinguished later.
 
 use punctual_client::host;
 use punctual_config::output;
@@ -9,19 +9,19 @@ use std::path::Path;
 pub struct MachineFacts {
     pub date: String,
     pub version: &'static str,
-    /// `release` or `debug`: a debug build says nothing about speed.
+    /// `release` or `debug`. A debug build says nothing about speed.
     pub build: &'static str,
     pub cores: usize,
     pub cpu_model: Option<String>,
     pub memory_bytes: Option<u64>,
     pub file_system: Option<String>,
     pub kernel: Option<String>,
-    /// How many processors' worth of work the machine had to do in the minute before.
+    /// The machine's load average over the last minute before the run.
     pub load_before: f64,
 }
 
 impl MachineFacts {
-    /// This machine now; the file system is that of `dir`.
+    /// Describes this machine now, with the file system of `dir`.
     pub fn here(dir: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg").split(' ').next().and_then(|number| number.parse().ok());
@@ -56,7 +56,7 @@ impl MachineFacts {
         ]
     }
 
-    /// Why the figures should not be compared with others.
+    /// Why the figures should not be compared with those of other runs.
     fn warning(&self) -> Option<String> {
         let busy = self.load_before > self.cores as f64 / 4.0;
         let reasons = [
@@ -82,8 +82,8 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The kind of the file system with the longest mount point above `dir`; of several on the same, the last hides the
-/// others.
+/// The type of the file system with the longest mount point above `dir`. If several are mounted there, the last one
+/// hides the others.
 fn file_system(mountinfo: &str, dir: &Path) -> Option<String> {
     let dir = dir.canonicalize().ok()?;
     let mounts = mountinfo.lines().filter_map(|line| {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_read_as_the_kernel_writes_them() {
+    fn facts_are_parsed_from_the_kernels_format() {
         assert_eq!(field("a\t: b\nmodel name\t: Fast: CPU\n", "model name").as_deref(), Some("Fast: CPU"));
         assert_eq!(memory_bytes("MemTotal:       24 kB\n"), Some(24 * 1024));
     }

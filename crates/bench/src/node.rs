@@ -1,8 +1,8 @@
-//! The server that a benchmark measures, in a process of its own: all that `punctual serve` runs, on the loopback
-//! interface, with one more handler that records its starts. Or a part of it: the scheduler as one of several, or all but
-//! that.
+//! The server that a benchmark measures, in its own process: everything that `punctual serve` runs, on the loopback
+//! interface, plus a handler that records its starts. It can also run only the scheduler, or everything except the
+//! scheduler.
 
-use crate::pipe::{Door, MachineMoment, PipeQuestion, ServerCounts, Tell, TransactionTimes};
+use crate::pipe::{MachineMoment, NodeMessage, NodeRequest, ServerAccess, ServerCounts, TransactionTimes};
 use crate::recorder::StartRecorder;
 use anyhow::Context;
 use punctual_api::{Api, Listeners, RateLimits, Server, ServerLimits, secret_sha256};
@@ -28,25 +28,25 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-/// How the measuring process starts this one.
+/// The subcommand with which the measuring process starts this one.
 pub const SUBCOMMAND: &str = "node";
 const TOKEN_ID: &str = "bench";
-/// Old things are looked for at least this often, and at most.
+/// Bounds of the interval at which retention runs.
 const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
 const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// What a process does of all that a server does.
+/// The parts of a server that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ServerPart {
     Everything,
-    /// One of several that share out segments among themselves.
+    /// A scheduler that shares the segments with others.
     Scheduler,
-    /// Requests and a worker: what falls due is left to schedulers.
+    /// The API and a worker, without a scheduler.
     Rest,
 }
 
 impl ServerPart {
-    /// As it is said on the command line.
+    /// The value on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             ServerPart::Everything => "everything",
@@ -80,7 +80,7 @@ pub struct NodeArgs {
     keep: Option<Span>,
 }
 
-/// Serves until stdin ends.
+/// Serves until stdin is closed.
 pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
@@ -90,28 +90,31 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let engine =
         serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, participation)
             .await?;
-    let (tell, told) = unbounded_channel();
-    tokio::task::spawn_blocking(move || write_lines(told));
+    let (sender, messages) = unbounded_channel();
+    tokio::task::spawn_blocking(move || write_lines(messages));
     tokio::spawn(engine.clone().run());
     if args.part == ServerPart::Scheduler {
-        let _ = tell.send(Tell::Ready { door: None });
-        return answer_until_the_end(engine, tell).await;
+        let _ = sender.send(NodeMessage::Ready { access: None });
+        return answer_until_the_end(engine, sender).await;
     }
-    let _draining = start_worker(&args, &host, &engine, open.is_embedded, &tell);
+    let _draining = start_worker(&args, &host, &engine, open.is_embedded, &sender);
     let token = make_token(&engine).await?;
     let (address, _stop) = start_api(&host, &engine).await?;
-    let _ = tell.send(Tell::Ready { door: Some(Door { address, token }) });
-    answer_until_the_end(engine, tell).await
+    let _ = sender.send(NodeMessage::Ready { access: Some(ServerAccess { address, token }) });
+    answer_until_the_end(engine, sender).await
 }
 
-async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) -> anyhow::Result<Exit> {
-    tokio::task::spawn_blocking(move || answer_lines(&engine, &tell))
+async fn answer_until_the_end(
+    engine: Arc<Engine>,
+    sender: UnboundedSender<NodeMessage>,
+) -> anyhow::Result<Exit> {
+    tokio::task::spawn_blocking(move || answer_lines(&engine, &sender))
         .await
         .context("reading standard input failed")?;
     Ok(Exit::Done)
 }
 
-/// The membership settings of `punctual scheduler` by default.
+/// The default membership settings of `punctual scheduler`.
 async fn participation(open: &OpenStore, host: &Host) -> anyhow::Result<Option<ClusterParticipation>> {
     let nothing = Surroundings { variables: BTreeMap::new(), file: None };
     let settings = nothing.read(&Flags::default())?;
@@ -120,7 +123,7 @@ async fn participation(open: &OpenStore, host: &Host) -> anyhow::Result<Option<C
 }
 
 fn engine_config(keep: Option<Span>) -> EngineConfig {
-    // As on a server: its cost is part of what is measured.
+    // Same settings as on a server, because their cost is part of the measurement.
     let usual = EngineConfig { series: Some(SeriesConfig::default()), ..EngineConfig::default() };
     let Some(keep) = keep.map(Span::get) else { return usual };
     EngineConfig {
@@ -133,7 +136,8 @@ fn engine_config(keep: Option<Span>) -> EngineConfig {
     }
 }
 
-/// The name of the worker of a process. The session of a killed process is listed until it expires, so that names differ.
+/// The worker name of a process. The session of a killed process is listed until it expires, so each process needs
+/// its own name.
 pub fn worker_name(process: u32) -> String {
     format!("bench-{process}")
 }
@@ -143,9 +147,9 @@ fn start_worker(
     host: &Host,
     engine: &Arc<Engine>,
     embedded: bool,
-    tell: &UnboundedSender<Tell>,
+    sender: &UnboundedSender<NodeMessage>,
 ) -> watch::Sender<bool> {
-    let recorder = StartRecorder { clock: host.clock.clone(), tell: tell.clone() };
+    let recorder = StartRecorder { clock: host.clock.clone(), sender: sender.clone() };
     let mut executors = builtin_executors(host);
     executors.push(Arc::new(recorder) as Arc<dyn Executor>);
     let config = WorkerConfig {
@@ -160,7 +164,7 @@ fn start_worker(
     drain
 }
 
-/// A token of its own for every run: others on the machine may reach the port, too.
+/// Creates a new token for every run, because other users of the machine can reach the port.
 async fn make_token(engine: &Engine) -> anyhow::Result<String> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random).context("cannot read randomness")?;
@@ -190,37 +194,37 @@ async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String,
     Ok((address, stop))
 }
 
-/// The server counts requests as usual, but no machine is fast enough to reach the limit.
+/// The server counts requests as usual, but no machine is fast enough to reach these limits.
 fn unreachable_limits() -> RateLimits {
     RateLimits { requests: Some(Quota::per_second(u32::MAX, u32::MAX)), ..RateLimits::default() }
 }
 
-/// Writes each message until the reader closes.
-fn write_lines(mut told: UnboundedReceiver<Tell>) {
+/// Writes each message as a line until the reader closes the pipe.
+fn write_lines(mut messages: UnboundedReceiver<NodeMessage>) {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    while let Some(tell) = told.blocking_recv() {
-        let written = serde_json::to_writer(&mut out, &tell).map_err(io::Error::from);
+    while let Some(message) = messages.blocking_recv() {
+        let written = serde_json::to_writer(&mut out, &message).map_err(io::Error::from);
         let ended = written.and_then(|()| out.write_all(b"\n"));
-        // A flush per line only when no further line waits: a burst goes out in large pieces.
-        let flushed = ended.and_then(|()| if told.is_empty() { out.flush() } else { Ok(()) });
+        // Flush only when no further line is waiting, so that a burst is written in large pieces.
+        let flushed = ended.and_then(|()| if messages.is_empty() { out.flush() } else { Ok(()) });
         if flushed.is_err() {
             return;
         }
     }
 }
 
-fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
+fn answer_lines(engine: &Engine, sender: &UnboundedSender<NodeMessage>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
-            Ok(PipeQuestion::Counts) => {
-                let _ = tell.send(Tell::Counted(counts(engine)));
+            Ok(NodeRequest::Counts) => {
+                let _ = sender.send(NodeMessage::Counted(counts(engine)));
             }
-            Ok(PipeQuestion::Transactions) => match Handle::current().block_on(engine.store().figures()) {
+            Ok(NodeRequest::Transactions) => match Handle::current().block_on(engine.store().figures()) {
                 Ok(figures) => {
                     let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
                     let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
-                    let _ = tell.send(Tell::Transactions(times));
+                    let _ = sender.send(NodeMessage::Transactions(times));
                 }
                 Err(error) => eprintln!("cannot read the statistics of the store: {error}"),
             },

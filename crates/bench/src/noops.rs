@@ -1,4 +1,5 @@
-//! No-ops executed to their recorded outcome on a fresh server: submitted before, or meanwhile.
+//! Runs no-op jobs on a fresh server until their outcomes are recorded. They are submitted beforehand or during the
+//! run.
 
 use crate::load::{self, LoadArgs};
 use crate::pace::{self, Pace};
@@ -12,30 +13,30 @@ use indicatif::ProgressBar;
 use punctual_client::{SetQueue, SubmitJob};
 use std::time::{Duration, Instant};
 
-/// The queue of jobs that name none.
+/// The queue of jobs that do not name one.
 pub const QUEUE: &str = "default";
-/// How long it may take until as much is queued as limits allow, and the pause between two looks.
+/// Maximum time until the limits have admitted as many jobs as they allow, and the interval at which that is checked.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is executed, and where.
+/// The jobs to run, and the server to run them on.
 #[derive(Clone, Copy)]
 pub struct NoOps<'a> {
     pub place: &'a PlaceArgs,
     pub stage: StageOptions,
     pub load: LoadArgs,
     pub jobs: u64,
-    /// How many keys the jobs share; 0 for none.
+    /// Number of keys that the jobs share; 0 for no keys.
     pub keys: u64,
-    /// What the queue is set to, if anything.
+    /// Settings of the queue, if any.
     pub queue: Option<&'a SetQueue>,
 }
 
-/// What came of no-ops that were submitted before.
+/// The result of no-ops that were submitted beforehand.
 pub struct DrainedNoops {
     pub submit_per_second: f64,
     pub submit_seconds: f64,
-    /// Those that waited for a limit when all were submitted and none had run.
+    /// Jobs on a wait list after all were submitted and before any ran.
     pub in_line: u64,
     pub pace: Pace,
     pub succeeded: u64,
@@ -44,7 +45,7 @@ pub struct DrainedNoops {
     pub disk: DiskUsage,
 }
 
-/// What came of no-ops that were submitted meanwhile.
+/// The result of no-ops that were submitted during the run.
 pub struct Together {
     pub pace: Pace,
     pub succeeded: u64,
@@ -52,11 +53,11 @@ pub struct Together {
 }
 
 impl NoOps<'_> {
-    /// Submits everything while the worker is held, then lets it run.
+    /// Submits all jobs while the worker is paused, then lets it run.
     pub async fn drain(self) -> anyhow::Result<DrainedNoops> {
         Stage::measure(self.place, self.stage, async |stage| {
             self.set_queue(stage).await?;
-            stage.hold_worker().await?;
+            stage.pause_worker().await?;
             let disk_before = stage.disk().await?;
             let meter = Meter::start(stage)?;
             let bar = progress("submitting", self.jobs);
@@ -66,7 +67,7 @@ impl NoOps<'_> {
             let in_line = self.settled(stage).await?;
             let bar = progress("draining", self.jobs);
             let since = MachineMoment::now();
-            stage.let_worker_go().await?;
+            stage.resume_worker().await?;
             let pace = pace::watch(stage, self.jobs, since, &bar).await?;
             bar.finish_and_clear();
             Ok(DrainedNoops {
@@ -83,7 +84,7 @@ impl NoOps<'_> {
         .await
     }
 
-    /// Submits to a server that executes meanwhile.
+    /// Submits jobs to a server that runs them at the same time.
     pub async fn together(self) -> anyhow::Result<Together> {
         Stage::measure(self.place, self.stage, async |stage| {
             self.set_queue(stage).await?;
@@ -109,7 +110,7 @@ impl NoOps<'_> {
         Ok(())
     }
 
-    /// The job of each number; neighbours have different keys.
+    /// Returns the job for a number. Jobs with adjacent numbers have different keys.
     fn job(self) -> anyhow::Result<impl Fn(u64) -> SubmitJob + Send + Sync + 'static> {
         let (job, keys) = (load::no_op("noop", self.load.payload_bytes)?, self.keys);
         Ok(move |number: u64| {
@@ -118,8 +119,8 @@ impl NoOps<'_> {
         })
     }
 
-    /// Waits until as much is queued as the queue's limit allows: nothing is to be drained before all that may has gone
-    /// through. Returns how many wait in lines then.
+    /// Waits until the queue's limit has admitted as many jobs as it allows, so that admissions are not part of the
+    /// drain. Returns how many jobs are on wait lists then.
     async fn settled(self, stage: &Stage) -> anyhow::Result<u64> {
         let limit = self.queue.and_then(|settings| settings.concurrency).map_or(u64::MAX, u64::from);
         let expected = self.jobs.min(limit);

@@ -1,4 +1,4 @@
-//! How fast jobs are done over the course of a run.
+//! The rate at which jobs complete over the course of a run.
 
 use crate::pipe::MachineMoment;
 use crate::plot::PlotMark;
@@ -9,27 +9,27 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How often the progress is looked at.
+/// Interval between two progress checks.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// How long nothing may be done before the run is given up.
+/// How long a run may make no progress before it is aborted.
 pub const STALL_MAX: Duration = Duration::from_secs(60);
-/// Looks are some milliseconds apart: the rate of a shorter time than this would be mostly chance.
+/// Progress checks are some milliseconds apart, so the rate of a shorter time than this would be mostly noise.
 const TENTH_MIN: Duration = Duration::from_millis(50);
-/// A shorter run says nothing about a decline: caches fill, and others on the machine come and go.
+/// A shorter run cannot show a decline: caches fill, and the load of other processes varies.
 const VERDICT_SECONDS_MIN: f64 = 10.0;
-/// A rate that has not fallen by more than this is steady.
+/// A rate that falls by no more than this is steady.
 const DECLINE_MAX: f64 = 0.05;
 
-/// The rate over a whole run and its parts.
+/// The rate over a whole run and over its parts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Pace {
     pub seconds: f64,
     pub per_second: f64,
-    /// The rate of each tenth of the jobs, in their order; empty if a tenth was too short to be measured.
+    /// The rate of each tenth of the jobs, in order. Empty if a tenth was too short to measure.
     pub per_second_by_tenth: Vec<f64>,
     /// The rate of each half of the jobs.
     pub per_second_by_half: [f64; 2],
-    /// The rate of the last three tenths as a share of that of the first three.
+    /// The rate of the last three tenths as a share of the rate of the first three.
     pub end_of_start: Option<f64>,
 }
 
@@ -69,14 +69,14 @@ impl Pace {
     }
 }
 
-/// How much was done after how long.
+/// How many jobs were complete after how long.
 #[derive(Debug, Clone, Copy)]
 pub struct PaceProgress {
     pub after: Duration,
     pub done: u64,
 }
 
-/// Looks on until this many jobs of a fresh server have succeeded; the time counts from `since`.
+/// Watches a fresh server until this many jobs have succeeded. The time counts from `since`.
 pub async fn watch(
     stage: &mut Stage,
     jobs: u64,
@@ -112,7 +112,7 @@ pub async fn watch(
     }
 }
 
-/// How long each tenth of the jobs took. Between two looks the rate is taken as even.
+/// The duration of each tenth of the jobs. Assumes a constant rate between two progress checks.
 fn tenths(looks: &[PaceProgress]) -> [Duration; 10] {
     let jobs = looks.last().map_or(0, |look| look.done) as f64;
     let mut ends = [Duration::ZERO; 11];
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_gets_slower_is_seen() {
+    fn a_run_that_slows_down_is_reported() {
         let pace = Pace::of(&looks(&[(0, 0), (10_000, 500), (50_000, 1_000)]));
         assert_eq!((pace.per_second, pace.end_of_start), (20.0, Some(0.25)));
         assert!(pace.describe(PlotMark::Ascii).unwrap().ends_with("slows down to 25 % of its start"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn each_half_has_a_rate_however_few_looks_there_were() {
+    fn each_half_has_a_rate_with_few_progress_checks() {
         assert_eq!(
             Pace::of(&looks(&[(0, 0), (1_000, 500), (5_000, 1_000)])).per_second_by_half,
             [500.0, 125.0]

@@ -1,10 +1,10 @@
-//! Many times in four numbers, and in a histogram.
+//! Percentiles and a histogram of many measured times.
 
 use crate::plot::PlotMark;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Microseconds.
+/// Percentiles in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     pub p50: u64,
@@ -32,7 +32,7 @@ impl Percentiles {
         )
     }
 
-    /// How many times the other its median is.
+    /// This median as a multiple of the other median.
     pub fn p50_of(self, other: Percentiles) -> f64 {
         self.p50 as f64 / other.p50.max(1) as f64
     }
@@ -48,21 +48,21 @@ fn percentile(sorted: &[Duration], percent: f64) -> Duration {
     sorted.get(place.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
 }
 
-/// The times from one bound, exclusive, up to the next, inclusive.
+/// One bin of a histogram: from the previous bound, exclusive, to this one, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bin {
-    /// Absent in the last bin, which has no upper end.
+    /// `None` in the last bin, which has no upper bound.
     pub up_to_us: Option<u64>,
     pub count: u64,
 }
 
-/// Upper ends of the bins but the last: one, two, five and so on, as most people count.
+/// Upper bounds of all bins but the last, in steps of 1, 2 and 5.
 const BIN_ENDS_US: [u64; 15] = [
     100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000,
 ];
 
-/// The bins from the first that holds anything to the last that does.
+/// The bins from the first to the last that is not empty.
 pub fn histogram(times: &[Duration]) -> Vec<Bin> {
     let mut counts = [0; BIN_ENDS_US.len() + 1];
     for time in times {

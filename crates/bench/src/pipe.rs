@@ -1,5 +1,5 @@
-//! What the measuring process and the server that it measures say to each other, a line of JSON each, over the
-//! server's stdin and stdout. The end of stdin ends the server: it never outlives the measuring process.
+//! The messages between the measuring process and the measured server, one line of JSON each, over the server's stdin
+//! and stdout. The server exits when stdin is closed, so it never outlives the measuring process.
 
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
@@ -7,28 +7,28 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What the measuring process asks. Everything else goes over HTTP, as from any client.
+/// Requests of the measuring process. Everything else goes over HTTP, as from any client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PipeQuestion {
+pub enum NodeRequest {
     Counts,
     Transactions,
 }
 
-/// What the server tells.
+/// Messages of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tell {
-    /// With where it takes requests, if it does.
+pub enum NodeMessage {
+    /// Carries the address for requests, if the server accepts any.
     Ready {
-        door: Option<Door>,
+        access: Option<ServerAccess>,
     },
     Started(RecordedStart),
     Counted(ServerCounts),
     Transactions(TransactionTimes),
 }
 
-/// Where a server takes requests, and what it lets in.
+/// The address at which a server accepts requests, and the token for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Door {
+pub struct ServerAccess {
     pub address: String,
     pub token: String,
 }
@@ -38,9 +38,9 @@ pub struct Door {
 pub struct RecordedStart {
     pub job: JobId,
     pub nominal_us: i64,
-    /// By the calendar of the machine.
+    /// Wall-clock time of the machine.
     pub started_us: i64,
-    /// By the clock that both processes share.
+    /// Time on the monotonic clock that both processes share.
     pub at: MachineMoment,
 }
 
@@ -53,45 +53,46 @@ impl RecordedStart {
         self.started_us < self.nominal_us
     }
 
-    /// How long after its nominal time; zero if it was early.
+    /// How late the start was; zero if it was early.
     pub fn late(self) -> Duration {
         Timestamp::from_micros(self.started_us).since(self.nominal())
     }
 }
 
-/// What the server has done so far.
+/// Counters of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerCounts {
     pub at: MachineMoment,
     pub succeeded: u64,
-    /// Attempts that ended otherwise: failed, timed out, cancelled, expired or lost.
+    /// Attempts that did not succeed: failed, timed out, cancelled, expired or lost.
     pub otherwise: u64,
-    /// How many of these were lost, because the worker's session was silent for too long.
+    /// How many of these were lost because the worker's session expired.
     pub lost: u64,
-    /// Occurrences fired by schedules, and fires that came too late because another one had fired them.
+    /// Occurrences fired by schedules, and fires rejected because another scheduler had already fired them.
     pub fired: u64,
     pub fire_conflicts: u64,
-    /// Segments that it looks after now, as a member of its cluster; none before it is one.
+    /// Segments that the server owns as a member of its cluster. `None` until it has joined.
     pub segments: Option<u64>,
 }
 
-/// How long the writing transactions of the server have taken so far, as its own figures know it.
+/// Durations of the server's write transactions so far, from its own metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransactionTimes {
     pub bounds_us: Vec<u64>,
-    /// One more than there are bounds: the last is for all that lies above.
+    /// One more entry than there are bounds: the last one counts everything above them.
     pub counts: Vec<u64>,
 }
 
 impl TransactionTimes {
-    /// Those that came after.
+    /// The transactions since an earlier reading.
     pub fn since(&self, before: &TransactionTimes) -> Self {
         let pairs = self.counts.iter().zip(&before.counts);
         let counts = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
         TransactionTimes { bounds_us: self.bounds_us.clone(), counts }
     }
 
-    /// The bound that this share of them did not exceed; none if there were none, or it lies above all bounds.
+    /// The bound that this share of the transactions did not exceed. `None` if there were none, or if it is above all
+    /// bounds.
     pub fn percentile_us(&self, percent: f64) -> Option<u64> {
         let all: u64 = self.counts.iter().sum();
         let wanted = ((all as f64 * percent / 100.0).ceil() as u64).max(1);
@@ -104,7 +105,7 @@ impl TransactionTimes {
     }
 }
 
-/// A moment on the monotonic clock of the machine, which is the same in all processes.
+/// An instant on the machine's monotonic clock, which is the same in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MachineMoment {
     ns: u64,
@@ -121,7 +122,7 @@ impl MachineMoment {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
     }
 
-    /// The moment at which something is due by the calendar.
+    /// The instant at which a wall-clock due time is reached.
     pub fn of_due(at: Timestamp, wall_now: Timestamp) -> Self {
         let ahead = u64::try_from(at.since(wall_now).as_nanos()).unwrap_or(u64::MAX);
         MachineMoment { ns: MachineMoment::now().ns.saturating_add(ahead) }
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transactions_of_a_stretch_are_told_by_the_bounds_of_their_buckets() {
+    fn percentiles_of_transactions_are_bucket_bounds() {
         let times = |counts: [u64; 3]| TransactionTimes { bounds_us: vec![100, 500], counts: counts.into() };
         let stretch = times([60, 45, 5]).since(&times([10, 5, 4]));
         assert_eq!(stretch, times([50, 40, 1]));

@@ -1,9 +1,9 @@
-//! Small plots in text: a row of blocks for what changes over time, bars for how values are spread. Plain ASCII
-//! where the reader is not a terminal or has asked for no colour.
+//! Small text plots: a row of blocks for a value over time, and bars for a distribution. Uses plain ASCII if stdout
+//! is not a terminal or the user has disabled colour.
 
 use std::io::IsTerminal;
 
-/// What a plot may be drawn with.
+/// The characters that a plot may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlotMark {
     Blocks,
@@ -12,20 +12,20 @@ pub enum PlotMark {
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
-/// Columns of the longest bar, and of the longest row of blocks.
+/// Width of the longest bar, and of the longest row of blocks.
 const BAR_COLUMNS: usize = 40;
 const ROW_COLUMNS: usize = 60;
 
 impl PlotMark {
-    /// As it suits the reader of stdout.
+    /// The characters that suit stdout.
     pub fn of_stdout() -> Self {
         let asked_for_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if std::io::stdout().is_terminal() && !asked_for_plain { PlotMark::Blocks } else { PlotMark::Ascii }
     }
 
-    /// A column per value, as high as its share of the highest: a row that stays level stands for a steady value.
-    /// Many values are gathered into means.
+    /// One column per value, with the highest value at full height. A level row means a steady value. Many values are
+    /// averaged into fewer columns.
     pub fn row(self, values: &[f64]) -> String {
         let columns = gathered(values);
         let highest = columns.iter().copied().fold(0.0, f64::max);
@@ -40,14 +40,14 @@ impl PlotMark {
         columns.into_iter().map(letter).collect()
     }
 
-    /// A bar per line, with its name before it and its number behind.
+    /// One bar per line, with its name in front and its number behind.
     pub fn bars(self, bars: &[(String, u64)]) -> String {
         let highest = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
         let names = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         let block = if self == PlotMark::Blocks { "█" } else { "#" };
         let line = |(name, count): &(String, u64)| {
             let full = BAR_COLUMNS as u64 * count;
-            // What is there is seen, however little it is.
+            // A bin that is not empty gets at least one column.
             let columns = full.div_ceil(highest) as usize;
             format!("  {name:>names$}  {} {count}", block.repeat(columns))
         };
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_that_is_not_empty_can_be_seen() {
+    fn a_bar_that_is_not_empty_is_visible() {
         let bars = [("1 ms".to_owned(), 4_000), ("10 ms".to_owned(), 1), ("20 ms".to_owned(), 0)];
         let shown = PlotMark::Ascii.bars(&bars);
         assert_eq!(shown, format!("   1 ms  {} 4000\n  10 ms  # 1\n  20 ms   0", "#".repeat(40)));

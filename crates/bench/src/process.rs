@@ -1,7 +1,8 @@
-//! A measured process, and the pipe to it. It ends when this is dropped, and by itself when the measuring process is killed.
+//! A measured process and the pipe to it. Dropping this value kills the process; it exits by itself when the
+//! measuring process is killed.
 
 use crate::node::{self, ServerPart, worker_name};
-use crate::pipe::{Door, PipeQuestion, RecordedStart, ServerCounts, Tell, TransactionTimes};
+use crate::pipe::{NodeMessage, NodeRequest, RecordedStart, ServerAccess, ServerCounts, TransactionTimes};
 use crate::usage::ProcessUsage;
 use anyhow::{Context, bail};
 use punctual_client::Span;
@@ -16,15 +17,15 @@ use tokio::time::timeout;
 
 /// How long a process may take to start, or to answer on its pipe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long after an error a process is looked at, in case it has ended.
+/// How long to wait after an error for the process to exit, so that the error can name its exit status.
 const END_SEEN_WITHIN: Duration = Duration::from_secs(1);
 const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a process is to do, and where.
+/// The parts that a process runs, and where.
 pub struct ProcessLaunch<'a> {
     pub part: ServerPart,
     pub dir: &'a Path,
-    /// The database on a server, by a URL with all that is needed to get there; none for the embedded store.
+    /// The URL of the database on a server, with its credentials. `None` for the embedded store.
     pub database: Option<BenchDatabase<'a>>,
     pub slots: usize,
     pub prefetch: usize,
@@ -43,12 +44,12 @@ pub struct NodeProcess {
     transactions: UnboundedReceiver<TransactionTimes>,
 }
 
-/// What a process has once it is ready.
+/// A process that is ready.
 pub struct Launched {
     pub process: NodeProcess,
     pub starts: UnboundedReceiver<RecordedStart>,
-    /// Where it takes requests, if it does.
-    pub door: Option<Door>,
+    /// The address at which it accepts requests, if it does.
+    pub access: Option<ServerAccess>,
 }
 
 impl NodeProcess {
@@ -69,36 +70,36 @@ impl NodeProcess {
         };
         std::thread::spawn(move || listener.listen(stdout));
         let process = NodeProcess { child, stdin, counts, transactions };
-        let Ok(Some(door)) = timeout(ANSWER_TIMEOUT, ready.recv()).await else {
+        let Ok(Some(access)) = timeout(ANSWER_TIMEOUT, ready.recv()).await else {
             bail!("the measured server did not start");
         };
-        Ok(Launched { process, starts, door })
+        Ok(Launched { process, starts, access })
     }
 
-    /// What it has done so far.
+    /// Counters of the process.
     pub async fn counts(&mut self) -> anyhow::Result<ServerCounts> {
-        self.ask(PipeQuestion::Counts)?;
+        self.ask(NodeRequest::Counts)?;
         let counted = timeout(ANSWER_TIMEOUT, self.counts.recv()).await;
         counted.ok().flatten().context("the measured server does not respond")
     }
 
-    /// How long its transactions have taken so far.
+    /// Durations of its transactions so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
-        self.ask(PipeQuestion::Transactions)?;
-        let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
-        told.ok().flatten().context("the measured server does not respond")
+        self.ask(NodeRequest::Transactions)?;
+        let received = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
+        received.ok().flatten().context("the measured server does not respond")
     }
 
     pub fn worker(&self) -> String {
         worker_name(self.child.id())
     }
 
-    /// What it has used so far.
+    /// CPU time and memory that the process has used so far.
     pub fn usage(&self) -> anyhow::Result<ProcessUsage> {
         ProcessUsage::of_process(self.child.id())
     }
 
-    /// How it ended, if it has. Its connections are closed a moment before it is seen to be gone.
+    /// The exit status, if the process has exited. Its connections close a moment before the exit is visible.
     pub async fn ended(&mut self) -> Option<ExitStatus> {
         let gives_up_at = Instant::now() + END_SEEN_WITHIN;
         loop {
@@ -110,7 +111,7 @@ impl NodeProcess {
         }
     }
 
-    fn ask(&mut self, ask: PipeQuestion) -> anyhow::Result<()> {
+    fn ask(&mut self, ask: NodeRequest) -> anyhow::Result<()> {
         let line = serde_json::to_string(&ask)? + "\n";
         self.stdin.write_all(line.as_bytes()).context("the measured server has exited")
     }
@@ -118,7 +119,7 @@ impl NodeProcess {
 
 impl Drop for NodeProcess {
     fn drop(&mut self) {
-        // Nothing that it holds is needed any more, and it must not write while its directory is removed.
+        // None of its data is needed any more, and it must not write while its directory is removed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -134,7 +135,7 @@ impl ProcessLaunch<'_> {
         if let Some(keep) = self.keep {
             command.arg("--keep").arg(Span::from(keep).to_string());
         }
-        // What somebody has set for a server is not meant for this one.
+        // Settings in the environment belong to a production server, not to this one.
         for setting in ["URL", "PASSWORD", "PASSWORD_FILE", "POOL", "WRITERS", "STATEMENT_TIMEOUT", "REPLICA"]
         {
             command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
@@ -146,15 +147,15 @@ impl ProcessLaunch<'_> {
             command.env("PUNCTUAL_STORE_WRITERS", server.writers.to_string());
             command.env("PUNCTUAL_STORE_STATEMENT_TIMEOUT", Span::from(server.statement_timeout).to_string());
         }
-        // A group of its own: Ctrl-C reaches only the measuring process, which then ends this one.
+        // In its own process group, so that Ctrl-C reaches only the measuring process, which then stops this one.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         Ok(command)
     }
 }
 
-/// Hands on what the process tells.
+/// Forwards the messages of the process.
 struct ProcessListener {
-    ready: UnboundedSender<Option<Door>>,
+    ready: UnboundedSender<Option<ServerAccess>>,
     starts: UnboundedSender<RecordedStart>,
     counts: UnboundedSender<ServerCounts>,
     transactions: UnboundedSender<TransactionTimes>,
@@ -164,12 +165,12 @@ impl ProcessListener {
     fn listen(self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).lines() {
             let Ok(line) = line else { return };
-            // Nobody may listen any more: the benchmark is at its end.
+            // The receiver is gone once the benchmark has ended.
             let _ = match serde_json::from_str(&line) {
-                Ok(Tell::Ready { door }) => self.ready.send(door).is_ok(),
-                Ok(Tell::Started(start)) => self.starts.send(start).is_ok(),
-                Ok(Tell::Counted(counts)) => self.counts.send(counts).is_ok(),
-                Ok(Tell::Transactions(times)) => self.transactions.send(times).is_ok(),
+                Ok(NodeMessage::Ready { access }) => self.ready.send(access).is_ok(),
+                Ok(NodeMessage::Started(start)) => self.starts.send(start).is_ok(),
+                Ok(NodeMessage::Counted(counts)) => self.counts.send(counts).is_ok(),
+                Ok(NodeMessage::Transactions(times)) => self.transactions.send(times).is_ok(),
                 Err(_) => return,
             };
         }

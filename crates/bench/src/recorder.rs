@@ -1,6 +1,6 @@
-//! A handler that does nothing but tell when it was started.
+//! A handler that only reports when it was started.
 
-use crate::pipe::{MachineMoment, RecordedStart, Tell};
+use crate::pipe::{MachineMoment, NodeMessage, RecordedStart};
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Outcome, Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
@@ -9,7 +9,7 @@ pub const JOB_TYPE: &str = "bench";
 
 pub struct StartRecorder {
     pub clock: Arc<dyn Clock>,
-    pub tell: UnboundedSender<Tell>,
+    pub sender: UnboundedSender<NodeMessage>,
 }
 
 impl Executor for StartRecorder {
@@ -18,7 +18,7 @@ impl Executor for StartRecorder {
     }
 
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
-        let (clock, tell) = (self.clock.clone(), self.tell.clone());
+        let (clock, sender) = (self.clock.clone(), self.sender.clone());
         Box::pin(async move {
             let start = RecordedStart {
                 job: context.assignment.execution.occurrence.job,
@@ -26,8 +26,8 @@ impl Executor for StartRecorder {
                 started_us: clock.wall().as_micros(),
                 at: MachineMoment::now(),
             };
-            // Nobody listens any more when the benchmark was broken off.
-            let _ = tell.send(Tell::Started(start));
+            // The receiver is gone if the benchmark was interrupted.
+            let _ = sender.send(NodeMessage::Started(start));
             Outcome::Succeeded { result: None }
         })
     }

@@ -1,5 +1,5 @@
-//! Samples in a file, a line of JSON each, written as they are taken: what was measured in hours outlives whatever ends the
-//! run.
+//! Writes each sample to a file as a line of JSON as soon as it is taken, so that hours of measurements survive a
+//! crash of the run.
 
 use punctual_config::exit::CliError;
 use serde::Serialize;
@@ -10,12 +10,12 @@ use std::path::Path;
 pub struct SampleFile {
     file: File,
     name: String,
-    /// Whether it was said that they are no longer kept.
+    /// Whether the user has been warned that writing failed.
     has_failed: bool,
 }
 
 impl SampleFile {
-    /// Appends to what is there already.
+    /// Opens the file for appending.
     pub fn open(path: &Path) -> Result<Self, CliError> {
         let name = path.display().to_string();
         let file = File::options().create(true).append(true).open(path);
@@ -24,7 +24,7 @@ impl SampleFile {
         Ok(SampleFile { file, name, has_failed: false })
     }
 
-    /// A file that can no longer be written ends no measurement: it is told once.
+    /// Writes a sample. A write error does not end the measurement; it is reported once.
     pub fn keep(&mut self, sample: &impl Serialize) {
         if let Err(error) = self.write(sample)
             && !std::mem::replace(&mut self.has_failed, true)

@@ -1,11 +1,10 @@
-//! `punctual bench schedulers`: how many due times so many schedulers on one database fire a second, near to it and over a
-//! longer way, and whether each of them was fired once.
+//! `punctual bench schedulers`: how many due times per second several schedulers on one database fire, with and
+//! without added network latency, and whether each was fired once.
 //!
-//! All jobs are due at the same moment, in a queue that is paused: schedulers fire, and no worker runs anything. Then the queue goes
-//! on, and every due time must start once.
+//! All jobs fall due at the same moment in a paused queue, so that schedulers fire and no worker runs anything. Then
+//! the queue is resumed, and every due time must start once.
 
 use crate::accuracy::{collect, describe_fires};
-use crate::crowd::{FiredCrowd, JobCrowd};
 use crate::durable::DurableWrite;
 use crate::ledger::{Fires, StartLedger};
 use crate::load::submit_batch;
@@ -13,7 +12,8 @@ use crate::machine::MachineFacts;
 use crate::node::ServerPart;
 use crate::noops::QUEUE;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{Ground, Stage, StageOptions};
+use crate::scheduler_group::{GroupFires, SchedulerGroup};
+use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, percent};
 use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, durable, progress};
 use anyhow::{Context, bail};
@@ -26,13 +26,13 @@ use punctual_link::{Link, NetworkFault};
 use serde::Serialize;
 use std::time::Duration;
 
-/// More would have one or two segments each.
+/// With more, each scheduler would own only one or two segments.
 const SCHEDULERS_MAX: u64 = 32;
-/// Longer ways than around the earth tell nothing.
+/// A higher latency than around the earth would show nothing new.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
-/// Jobs of one submit.
+/// Jobs per submit.
 const BATCH: u64 = 1_000;
-/// Time between the first submit and the due time: this much, and this much more for so many jobs.
+/// Time between the first submit and the due time: `LEAD`, and more in proportion to the number of jobs.
 const LEAD: Duration = Duration::from_secs(5);
 const LEAD_MORE: Duration = Duration::from_secs(2);
 const LEAD_MORE_JOBS: f64 = 10_000.0;
@@ -65,7 +65,7 @@ impl SchedulersArgs {
         self.lead.map_or_else(usual, Span::get)
     }
 
-    /// Where the database listens, for ways to it.
+    /// Returns the address of the database server, if latency is to be added.
     fn check(&self) -> Result<Option<String>, CliError> {
         let Some(server) = self.place.database_server()? else {
             return Err(bad_option(
@@ -93,12 +93,12 @@ struct SchedulersReport {
     ways: Vec<WayReport>,
 }
 
-/// All runs over one way to the database.
+/// All runs with the same added latency.
 #[derive(Debug, Serialize)]
 struct WayReport {
-    /// What was added to the way.
+    /// Latency added to each response.
     round_trip_ms: f64,
-    /// A small commit over it.
+    /// A small commit with that latency.
     #[serde(flatten)]
     durable_write: DurableWrite,
     runs: Vec<RunReport>,
@@ -108,10 +108,10 @@ struct WayReport {
 struct RunReport {
     schedulers: u64,
     #[serde(flatten)]
-    fired: FiredCrowd,
-    /// The rate as a multiple of that of the first run over the same way.
+    fired: GroupFires,
+    /// The rate as a multiple of the first run's rate with the same latency.
     of_first: f64,
-    /// By the starts of handlers afterwards.
+    /// Checked afterwards by the starts of the handlers.
     due_times: Fires,
 }
 
@@ -120,40 +120,40 @@ pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
     let mut report =
         SchedulersReport { machine: MachineFacts::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
     for round_trip in args.round_trip.iter().map(|trip| trip.get()) {
-        let way = match &address {
-            Some(address) if !round_trip.is_zero() => Some(longer_way(address, round_trip).await?),
+        let proxy = match &address {
+            Some(address) if !round_trip.is_zero() => Some(delayed_proxy(address, round_trip).await?),
             _ => None,
         };
-        report.ways.push(measure_way(&args, round_trip, way.as_ref()).await?);
+        report.ways.push(measure_way(&args, round_trip, proxy.as_ref()).await?);
     }
     args.output.print(&report, describe)?;
     let is_exact = report.ways.iter().flat_map(|way| &way.runs).all(|run| run.due_times.exact);
     Ok(if is_exact { Exit::Done } else { Exit::Failed })
 }
 
-/// A way on which an answer comes later by this much: half of it there, half of it back.
-async fn longer_way(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
-    let way = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
-    way.set(NetworkFault::Slow(round_trip / 2));
-    Ok(way)
+/// A proxy that delays each response by this much: half in each direction.
+async fn delayed_proxy(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
+    let proxy = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
+    proxy.set(NetworkFault::Slow(round_trip / 2));
+    Ok(proxy)
 }
 
 async fn measure_way(
     args: &SchedulersArgs,
     round_trip: Duration,
-    way: Option<&Link>,
+    proxy: Option<&Link>,
 ) -> anyhow::Result<WayReport> {
-    let way = way.map(|way| way.address.as_str());
-    let mut ground = Ground::lay(&args.place).await?;
-    ground.go_over(way).await?;
-    let durable_write = durable::measure(&mut ground).await?;
-    drop(ground);
+    let proxy = proxy.map(|proxy| proxy.address.as_str());
+    let mut site = BenchSite::prepare(&args.place).await?;
+    site.connect_through(proxy).await?;
+    let durable_write = durable::measure(&mut site).await?;
+    drop(site);
     let mut report =
         WayReport { round_trip_ms: round_trip.as_secs_f64() * 1e3, durable_write, runs: Vec::new() };
     for schedulers in args.schedulers.iter().copied() {
         let options = StageOptions { part: ServerPart::Rest, ..StageOptions::USUAL };
         let measured =
-            Stage::measure(&args.place, options, async |stage| fire(stage, args, schedulers, way).await);
+            Stage::measure(&args.place, options, async |stage| fire(stage, args, schedulers, proxy).await);
         let (fired, due_times) = measured.await?;
         let first = report.runs.first().map_or(fired.pace.per_second, |first| first.fired.pace.per_second);
         let of_first = fired.pace.per_second / first;
@@ -162,18 +162,18 @@ async fn measure_way(
     Ok(report)
 }
 
-/// Lets everything fall due and be fired, and then run.
+/// Lets all jobs fall due and be fired, and then runs them.
 async fn fire(
     stage: &mut Stage,
     args: &SchedulersArgs,
     schedulers: u64,
-    way: Option<&str>,
-) -> anyhow::Result<(FiredCrowd, Fires)> {
+    proxy: Option<&str>,
+) -> anyhow::Result<(GroupFires, Fires)> {
     stage.client.pause_queue(QUEUE).await?;
-    let mut crowd = JobCrowd::gather(&stage.ground, schedulers, way).await?;
+    let mut group = SchedulerGroup::start(&stage.site, schedulers, proxy).await?;
     let due_at = host::wall_time().plus(args.lead());
     let mut ledger = submit(stage, args.jobs, due_at).await?;
-    // Who takes a job that is due so soon fires it without a scheduler.
+    // A node that stores a job this close to its due time fires it without a scheduler.
     if host::wall_time().plus(OWN_LOOK_AHEAD) > due_at {
         bail!(
             "{} jobs were not submitted {} before they are due, {} after the first: allow more time with --lead",
@@ -182,7 +182,7 @@ async fn fire(
             span(args.lead())
         );
     }
-    let fired = crowd.fire(args.jobs, due_at).await?;
+    let fired = group.fire(args.jobs, due_at).await?;
     stage.client.resume_queue(QUEUE).await?;
     collect(stage, &mut ledger).await?;
     Ok((fired, ledger.fires()))
@@ -214,12 +214,12 @@ fn describe(report: &SchedulersReport) -> String {
 
 impl WayReport {
     fn describe(&self) -> String {
-        let way = match self.round_trip_ms {
+        let latency = match self.round_trip_ms {
             0.0 => "no added latency".to_owned(),
             ms => format!("{ms} ms added to each response"),
         };
         let (title, commit) = self.durable_write.row();
-        let head = [("Database", Some(way)), (title, commit)];
+        let head = [("Database", Some(latency)), (title, commit)];
         details(head.into_iter().chain(self.runs.iter().flat_map(RunReport::rows)))
     }
 }

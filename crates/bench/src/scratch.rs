@@ -1,15 +1,14 @@
-//! A database of its own for every run on a database server, made before it and dropped after it. What is there already is
-//! not touched.
+//! Creates a database for every run on a database server and drops it afterwards. Existing databases are not touched.
 
 use anyhow::Context;
 use punctual_node::store::{self, ServerPlace};
 use punctual_store::baseline::BaselineDatabase;
 
-/// How its name begins, so that people know what one is that was left behind by a killed run.
+/// Prefix of the name, so that operators recognise a database that a killed run left behind.
 const PREFIX: &str = "punctual_bench_";
 
 pub struct ScratchDirectory {
-    /// The server, by a database that is there.
+    /// The server, reached through a database that exists.
     server: ServerPlace,
     name: String,
 }
@@ -23,7 +22,7 @@ impl ScratchDirectory {
         Ok(ScratchDirectory { server, name })
     }
 
-    /// How to get to it, the password included; over another address if one is given.
+    /// The URL of the database, including the password; through another address if one is given.
     pub fn url(&self, address: Option<&str>) -> String {
         self.place(address).url.with_password(self.server.password.as_ref())
     }
@@ -32,7 +31,7 @@ impl ScratchDirectory {
         &self.server
     }
 
-    /// The database itself, beside any server on it; over another address if one is given.
+    /// A direct connection to the database, next to any server that uses it; through another address if one is given.
     pub async fn bare(&self, address: Option<&str>) -> anyhow::Result<Box<dyn BaselineDatabase>> {
         Ok(store::bare(&self.place(address)).await?)
     }
@@ -47,7 +46,8 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // The runtime of the benchmark may be going down: a thread and a runtime of its own wait for the answer.
+        // The benchmark's runtime may be shutting down, so a separate thread with its own runtime waits for the
+        // response.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(store::drop_database(&server, &name)).map_err(anyhow::Error::from)

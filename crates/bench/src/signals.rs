@@ -1,4 +1,4 @@
-//! What asks a benchmark to end before its time.
+//! Signals that end a benchmark early.
 
 use anyhow::Context;
 use punctual_config::exit::{CliError, Exit};
@@ -29,7 +29,7 @@ impl BenchSignals {
         }
     }
 
-    /// Goes through with something unless one comes first. Dropping a benchmark ends its server and removes its directory.
+    /// Runs `work` unless a signal arrives first. Dropping a benchmark stops its server and removes its directory.
     pub async fn unless<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         tokio::select! {
             biased;

@@ -1,13 +1,13 @@
-//! Whether something stays flat: a straight line through its samples, in words.
+//! Whether a value stays flat: fits a straight line through its samples and describes it.
 
 use crate::units::{grouped, megabytes, percent};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Fewer samples than this say nothing.
+/// Fewer samples than this are not conclusive.
 const SAMPLES_MIN: usize = 8;
-/// Neither does a shorter time, of which the second half of a run is looked at: caches, logs and free pages are still on
-/// their way to where they stay.
+/// A shorter time is not conclusive either. The second half of a run is evaluated, because caches, logs and free
+/// pages still grow in the first.
 pub const LOOKED_AT_MIN: Duration = Duration::from_secs(5 * 60);
 
 /// A value at a time.
@@ -33,8 +33,8 @@ impl Unit {
         }
     }
 
-    /// How much the line may rise or fall over the whole time, as a share of the mean, and still be flat. A high
-    /// percentile of few fires is mostly chance.
+    /// How much the line may rise or fall over the whole time and still count as flat, as a share of the mean. A high
+    /// percentile of few fires is mostly noise.
     fn tolerance(self) -> f64 {
         match self {
             Unit::Bytes | Unit::JobsPerSecond => 0.05,
@@ -47,9 +47,9 @@ impl Unit {
 pub struct Trend {
     pub mean: f64,
     pub per_hour: f64,
-    /// By how much the line changes over the time looked at, as a share of the mean.
+    /// Change of the line over the evaluated time, as a share of the mean.
     pub change: f64,
-    /// Absent if there were too few samples to tell, or over too short a time.
+    /// `None` if there were too few samples or the time was too short.
     pub flat: Option<bool>,
     pub verdict: String,
 }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_and_fall_are_told_per_hour() {
+    fn growth_and_decline_are_reported_per_hour() {
         let grows = Trend::of(&points(|n| 100e6 + n * 2e6), Unit::Bytes);
         assert!((grows.per_hour - 20e6).abs() < 1.0, "{grows:?}");
         assert!(grows.verdict.starts_with("grows by 20.0 MB per hour"), "{}", grows.verdict);
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_say_nothing() {
+    fn few_samples_give_no_verdict() {
         assert_eq!(Trend::of(&points(|n| n)[..7], Unit::Bytes).flat, None);
         assert_eq!(Trend::of(&[], Unit::Bytes).flat, None);
     }
 
     #[test]
-    fn a_short_time_says_nothing_however_many_samples_it_has() {
+    fn a_short_time_gives_no_verdict_with_any_number_of_samples() {
         let seconds = |count: u32| -> Vec<Point> {
             (0..count).map(|n| Point { hours: f64::from(n) / 3_600.0, value: 100.0 + f64::from(n) }).collect()
         };

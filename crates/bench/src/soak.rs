@@ -1,8 +1,8 @@
-//! `punctual bench soak`: a steady mixed load for as long as asked, and whether anything grows.
+//! `punctual bench soak`: a steady mixed load for a given time, and whether anything grows.
 //!
-//! Of all executions a fifth are runs of every-second recurring jobs, three tenths are one-time jobs two seconds
-//! ahead, and half are due at once. Finished jobs are deleted after a while, so that a steady state exists at all;
-//! trends are taken over the second half, when it is reached.
+//! A fifth of all executions are runs of recurring jobs that run every second, three tenths are one-time jobs that
+//! are due in two seconds, and half are due immediately. Finished jobs are deleted after a while, so that a steady
+//! state exists. Trends are taken over the second half of the run, when the steady state is reached.
 
 use crate::floor::{self, Floor, FloorJobs};
 use crate::machine::MachineFacts;
@@ -22,13 +22,13 @@ use std::time::Duration;
 
 const DURATION_MIN: Duration = Duration::from_secs(1);
 const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Samples of a run whose `--sample-every` is left out, and the bounds of the time between them.
+/// Number of samples of a run without `--sample-every`, and the bounds of the interval between them.
 const SAMPLES: u32 = 240;
 const SAMPLE_EVERY_MIN: Duration = Duration::from_millis(100);
 const SAMPLE_EVERY_MAX: Duration = Duration::from_secs(60);
-/// Samples of any run: they are held in memory and printed.
+/// Maximum samples of a run. They are held in memory and printed.
 const SAMPLES_MAX: u128 = 100_000;
-/// Rows of the floor.
+/// Rows of the baseline.
 const FLOOR_JOBS: u64 = 20_000;
 
 #[derive(clap::Args)]
@@ -113,18 +113,19 @@ pub async fn run(args: SoakArgs, signals: &mut BenchSignals) -> anyhow::Result<E
     let machine = MachineFacts::here(&args.place.dir);
     let options = StageOptions { keep: Some(args.keep()), ..StageOptions::USUAL };
     let mut soak = Steady::new(args.load(), file)?;
-    let endured = Stage::measure(&args.place, options, async |stage| endure(&mut soak, stage, signals).await);
-    let endured = endured.await?;
-    let floor = match endured.ending {
-        // A user who has seen enough does not want to wait.
+    let result =
+        Stage::measure(&args.place, options, async |stage| run_soak(&mut soak, stage, signals).await);
+    let result = result.await?;
+    let floor = match result.ending {
+        // A user who interrupts the run does not want to wait for the baseline.
         SoakEnding::Interrupted => None,
         SoakEnding::Whole | SoakEnding::Failed(_) => {
             let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
             Some(signals.unless(floor::measure(&args.place, like)).await?)
         }
     };
-    let is_interrupted = endured.ending == SoakEnding::Interrupted;
-    let report = args.report(machine, soak, endured, floor);
+    let is_interrupted = result.ending == SoakEnding::Interrupted;
+    let report = args.report(machine, soak, result, floor);
     args.output.print(&report, SoakReport::describe)?;
     if is_interrupted {
         eprintln!("{}", broken_off());
@@ -137,13 +138,13 @@ impl SoakArgs {
         &self,
         machine: MachineFacts,
         soak: Steady,
-        endured: Endured,
+        result: SoakResult,
         floor: Option<Floor>,
     ) -> SoakReport {
         let trends = Trends::of(&soak.samples);
         let (succeeded, otherwise) =
             soak.counts.map_or((0, 0), |counts| (counts.succeeded, counts.otherwise));
-        let is_whole = endured.ending == SoakEnding::Whole && succeeded == soak.expected;
+        let is_whole = result.ending == SoakEnding::Whole && succeeded == soak.expected;
         let last = soak.samples.last();
         SoakReport {
             machine,
@@ -157,25 +158,25 @@ impl SoakArgs {
             otherwise,
             early: soak.early,
             exact: is_whole && otherwise == 0 && soak.early == 0,
-            broken_off: endured.ending.reason(),
+            broken_off: result.ending.reason(),
             reached: self.rate.per_second().zip(last).map(|(rate, last)| Reached::of(rate, last)),
             tenths: Tenths::of(&soak.samples),
             rate_of_floor: floor
                 .map(|floor| floor::share(trends.done_per_second.mean, floor.claim_complete_per_second)),
             trends,
-            cost: endured.cost,
+            cost: result.cost,
             floor,
             samples: soak.samples,
         }
     }
 }
 
-/// How a soak came to its end.
+/// How a soak ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SoakEnding {
     Whole,
     Interrupted,
-    /// In words.
+    /// The error message.
     Failed(String),
 }
 
@@ -189,13 +190,17 @@ impl SoakEnding {
     }
 }
 
-struct Endured {
+struct SoakResult {
     ending: SoakEnding,
     cost: Option<Cost>,
 }
 
-/// Goes through with it. What was measured in hours is told, even if the last of them went wrong.
-async fn endure(soak: &mut Steady, stage: &mut Stage, signals: &mut BenchSignals) -> anyhow::Result<Endured> {
+/// Runs the soak. Returns what was measured even if the run fails, because hours of samples may be worth keeping.
+async fn run_soak(
+    soak: &mut Steady,
+    stage: &mut Stage,
+    signals: &mut BenchSignals,
+) -> anyhow::Result<SoakResult> {
     let meter = Meter::start(stage)?;
     let ended = tokio::select! {
         biased;
@@ -208,8 +213,8 @@ async fn endure(soak: &mut Steady, stage: &mut Stage, signals: &mut BenchSignals
         Err(error) if soak.samples.is_empty() => return Err(error),
         Err(error) => SoakEnding::Failed(format!("{:#}", stage.explained(error).await)),
     };
-    // A server that is gone has nothing to tell of itself.
-    Ok(Endured { cost: meter.stop(stage, soak.expected).ok(), ending })
+    // A server that has exited reports no cost.
+    Ok(SoakResult { cost: meter.stop(stage, soak.expected).ok(), ending })
 }
 
 async fn go_through(soak: &mut Steady, stage: &mut Stage) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! What a soak has shown, in numbers and in words.
+//! The results of a soak, in numbers and in words.
 
 use crate::floor::Floor;
 use crate::machine::MachineFacts;
@@ -11,8 +11,8 @@ use punctual_config::output::{details, span};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How far the executions may lie behind the rate at the end, and as a share of the whole time. One second of it is how it
-/// is meant: half of the jobs are due two seconds after they are submitted.
+/// How far the executions may lag behind the rate at the end, and the same as a share of the whole time. A lag of one
+/// second is normal, because half of the jobs are due two seconds after they are submitted.
 const LAG_MAX: Duration = Duration::from_secs(3);
 const LAG_SHARE_MAX: f64 = 0.01;
 
@@ -31,14 +31,14 @@ pub struct Tenths {
     pub last_per_second: f64,
 }
 
-/// A rate that was asked for, and how far the server came.
+/// The requested rate, and how much of it the server reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Reached {
     pub asked_per_second: u64,
     pub done_per_second: f64,
-    /// How long ago the rate had asked for as many executions as were done in the end.
+    /// How long before the end the requested rate would have reached the final number of executions.
     pub lag_seconds: f64,
-    /// The rate was more than the server bears, or than can be submitted from here.
+    /// The rate was more than the server can handle, or than this machine can submit.
     pub overloaded: bool,
 }
 
@@ -46,31 +46,31 @@ pub struct Reached {
 pub struct SoakReport {
     pub machine: MachineFacts,
     pub seconds: f64,
-    /// Executions per second that were asked for; absent at full rate.
+    /// Requested executions per second; absent at full rate.
     pub rate: Option<u64>,
     pub payload_bytes: u64,
     pub kept_ms: u64,
     pub sample_every_ms: u64,
     pub expected: u64,
     pub succeeded: u64,
-    /// Attempts that ended otherwise.
+    /// Attempts that did not succeed.
     pub otherwise: u64,
     pub early: u64,
     /// Everything was executed once and nothing early.
     pub exact: bool,
-    /// Why it ended before its time.
+    /// Why the run ended early.
     pub broken_off: Option<String>,
     /// Absent at full rate.
     pub reached: Option<Reached>,
     pub tenths: Option<Tenths>,
     /// Over the second half.
     pub trends: Trends,
-    /// Absent if the server was gone in the end.
+    /// Absent if the server had exited at the end.
     #[serde(flatten)]
     pub cost: Option<Cost>,
-    /// Absent if somebody had seen enough.
+    /// Absent if the user interrupted the run.
     pub floor: Option<Floor>,
-    /// The rate as a share of what the bare database does of claims and completions.
+    /// The rate as a share of the bare database's rate of claims and completions.
     pub rate_of_floor: Option<f64>,
     pub samples: Vec<Sample>,
 }
@@ -93,7 +93,7 @@ impl Trends {
 }
 
 impl Tenths {
-    /// None of fewer than ten samples.
+    /// `None` for fewer than ten samples.
     pub fn of(samples: &[Sample]) -> Option<Self> {
         let tenth = samples.len() / 10;
         let rate = |from: Option<&Sample>, to: &Sample| {
@@ -168,7 +168,7 @@ impl SoakReport {
             )
         });
         let of_floor = self.rate_of_floor.map_or_else(String::new, |share| {
-            format!("; {} of what the bare database claims and completes", percent(share))
+            format!("; {} of the bare database's rate of claims and completions", percent(share))
         });
         format!("{trend}{tenths}{of_floor}")
     }
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_reached_is_said() {
+    fn a_rate_that_is_not_reached_is_reported() {
         let borne = Reached::of(500, &sample(60.0, 29_500));
-        assert_eq!((borne.overloaded, borne.warning()), (false, None), "a second behind is how it is meant");
+        assert_eq!((borne.overloaded, borne.warning()), (false, None), "a lag of one second is normal");
         let overload = Reached::of(500, &sample(60.0, 15_000));
         assert!(overload.overloaded && (overload.lag_seconds - 30.0).abs() < 1e-9, "{overload:?}");
         let said = overload.warning().unwrap();

@@ -1,19 +1,20 @@
-//! Room on the disks that a benchmark writes to: whether there is enough before it begins, and whether it ran out.
+//! Free space on the disks that a benchmark writes to: whether there is enough before it starts, and whether it ran
+//! out.
 
 use crate::units::megabytes;
 use punctual_config::exit::CliError;
 use std::path::{Path, PathBuf};
 
-/// With less than this left nothing can be written that is worth measuring.
+/// With less free space than this, no useful measurement is possible.
 const FULL_BYTES: u64 = 8 * 1024 * 1024;
-/// What has to be left when all is written, as a share of it: logs, sorting, and what others write meanwhile.
+/// Free space that must remain after everything is written, as a share of it: for logs, sorting, and other processes.
 const SPARE: f64 = 0.25;
 
-/// A disk, as people know it.
+/// A disk and its description for users.
 #[derive(Debug, Clone)]
 pub struct DiskModel {
     pub path: PathBuf,
-    /// Who writes there.
+    /// What writes to this disk.
     pub of: String,
 }
 
@@ -33,13 +34,13 @@ impl DiskModel {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// In words, if nothing more can be written.
+    /// An error message if the disk is full.
     pub fn fullness(&self) -> Option<String> {
         let free = self.free_bytes()?;
         (free < FULL_BYTES).then(|| format!("the disk of {} is full ({} left)", self.of, megabytes(free)))
     }
 
-    /// Refuses what would not fit.
+    /// Returns an error if the data would not fit.
     pub fn must_hold(&self, what: &str, bytes: u64) -> Result<(), CliError> {
         let needed = (bytes as f64 * (1.0 + SPARE)) as u64;
         match self.free_bytes() {
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_with_both_numbers() {
+    fn data_that_does_not_fit_is_rejected_with_both_sizes() {
         let dir = tempfile::tempdir().unwrap();
         let disk = DiskModel::of_dir(dir.path());
         assert!(disk.must_hold("a few jobs", 1_000).is_ok());
@@ -68,6 +69,6 @@ mod tests {
         assert!(refused.starts_with("--historic 9 jobs take about 1152921504606.8 MB"), "{refused}");
         assert!(refused.contains("--dir") && refused.contains("left: reduce the number"), "{refused}");
         let nowhere = DiskModel::of_dir(Path::new("/nowhere/at/all"));
-        assert!(nowhere.must_hold("anything", u64::MAX / 2).is_ok(), "what is not known is tried");
+        assert!(nowhere.must_hold("anything", u64::MAX / 2).is_ok(), "unknown free space is not an error");
     }
 }

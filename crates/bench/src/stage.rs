@@ -1,5 +1,5 @@
-//! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
-//! client for it. Whatever ends the benchmark ends the server and removes the directory.
+//! A server in its own process, on a temporary directory and a free port of the loopback interface, and a client for
+//! it. However the benchmark ends, the server stops and the directory is removed.
 
 use crate::node::ServerPart;
 use crate::pipe::{RecordedStart, ServerCounts, TransactionTimes};
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 
-/// How long a database may take for a small commit before it counts as gone.
+/// How long a small commit may take before the database counts as unreachable.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the worker may take to open its session, and the pause between two looks.
+/// Maximum time for the worker to open its session, and the interval at which that is checked.
 const WORKER_OPEN_MAX: Duration = Duration::from_secs(10);
 const WORKER_OPEN_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the server does, its worker, and how long it keeps what is over.
+/// The parts that the server runs, its worker's settings, and its retention time.
 #[derive(Debug, Clone, Copy)]
 pub struct StageOptions {
     pub part: ServerPart,
@@ -35,45 +35,45 @@ pub struct StageOptions {
 }
 
 impl StageOptions {
-    /// Slots and prefetch of a server that is to be busy with many short handlers.
+    /// Slots and prefetch of a server that runs many short handlers.
     pub const USUAL: StageOptions =
         StageOptions { part: ServerPart::Everything, slots: 64, prefetch: 2_000, keep: None };
 }
 
-/// Where a server is going to be: its directory, and its database where that is on a database server.
-pub struct Ground {
-    // Before the database, which can be dropped only when no connection is left.
+/// Where a server will run: its directory, and its database if that is on a database server.
+pub struct BenchSite {
+    // Declared before the database, which can be dropped only after the last connection is closed.
     pub bare: Option<Box<dyn BaselineDatabase>>,
     scratch: Option<ScratchDirectory>,
     directory: TempDir,
-    /// The disks that are written to, as far as they can be seen from here.
+    /// The disks that are written to, as far as they are visible from this machine.
     disks: Vec<space::DiskModel>,
 }
 
-impl Ground {
-    pub async fn lay(place: &PlaceArgs) -> anyhow::Result<Self> {
+impl BenchSite {
+    pub async fn prepare(place: &PlaceArgs) -> anyhow::Result<Self> {
         let directory = temporary_directory(place)?;
-        let mut ground = Ground { bare: None, scratch: None, directory, disks: Vec::new() };
+        let mut site = BenchSite { bare: None, scratch: None, directory, disks: Vec::new() };
         if let Some(server) = place.database_server()? {
-            let scratch = ground.scratch.insert(ScratchDirectory::create(server).await?);
-            let bare = ground.bare.insert(scratch.bare(None).await?);
-            ground.disks.extend(bare.data_directory().await.map(space::DiskModel::of_database_server));
+            let scratch = site.scratch.insert(ScratchDirectory::create(server).await?);
+            let bare = site.bare.insert(scratch.bare(None).await?);
+            site.disks.extend(bare.data_directory().await.map(space::DiskModel::of_database_server));
         } else {
-            ground.disks.push(space::DiskModel::of_dir(&place.dir));
+            site.disks.push(space::DiskModel::of_dir(&place.dir));
         }
-        Ok(ground)
+        Ok(site)
     }
 
     pub fn dir(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Refuses what the disks would not hold, as far as they can be seen from here.
+    /// Returns an error if the data would not fit on the disks that are visible from this machine.
     pub fn must_hold(&self, what: &str, bytes: u64) -> Result<(), CliError> {
         self.disks.iter().try_for_each(|disk| disk.must_hold(what, bytes))
     }
 
-    /// Writes what executions of the past have left. No server may run there yet.
+    /// Writes the history of past executions. No server may run yet.
     pub async fn keep_past(&mut self, past: Past, progress: RowProgress) -> anyhow::Result<()> {
         if let Some(bare) = &mut self.bare {
             return Ok(bare.keep_past(past, progress).await?);
@@ -84,15 +84,15 @@ impl Ground {
         Ok(kept.await.context("writing the history was interrupted")??)
     }
 
-    /// Measures the bare database over another address, if one is given.
-    pub async fn go_over(&mut self, address: Option<&str>) -> anyhow::Result<()> {
+    /// Measures the bare database through another address, if one is given.
+    pub async fn connect_through(&mut self, address: Option<&str>) -> anyhow::Result<()> {
         if let (Some(scratch), Some(_)) = (&self.scratch, address) {
             self.bare = Some(scratch.bare(address).await?);
         }
         Ok(())
     }
 
-    /// Starts one more process there, which reaches its database over another address if one is given.
+    /// Starts one more process, which connects to its database through another address if one is given.
     pub async fn launch(&self, options: StageOptions, address: Option<&str>) -> anyhow::Result<Launched> {
         let database = self
             .scratch
@@ -102,7 +102,7 @@ impl Ground {
         NodeProcess::start(ProcessLaunch { part, dir: self.dir(), database, slots, prefetch, keep }).await
     }
 
-    /// Starts a server there and measures it. What went wrong is told as what it comes from.
+    /// Starts a server and measures it. An error is replaced by its cause, as in [`Stage::explained`].
     pub async fn measure<T>(
         self,
         options: StageOptions,
@@ -119,9 +119,9 @@ impl Ground {
 pub struct Stage {
     pub client: Client,
     pub starts: UnboundedReceiver<RecordedStart>,
-    // Before the ground: fields are dropped in this order, and the server writes there until it is gone.
+    // Declared before the site: fields are dropped in this order, and the server writes there until it exits.
     server: NodeProcess,
-    pub ground: Ground,
+    pub site: BenchSite,
 }
 
 impl Stage {
@@ -131,35 +131,35 @@ impl Stage {
         options: StageOptions,
         work: impl AsyncFnOnce(&mut Stage) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        Ground::lay(place).await?.measure(options, work).await
+        BenchSite::prepare(place).await?.measure(options, work).await
     }
 
-    pub async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
-        let Launched { process, starts, door } = ground.launch(options, None).await?;
-        let door = door.context("the measured server accepts no requests")?;
-        let client = Client::new(&door.address, door.token)?.without_retries();
-        Ok(Stage { client, starts, server: process, ground })
+    pub async fn start(site: BenchSite, options: StageOptions) -> anyhow::Result<Self> {
+        let Launched { process, starts, access } = site.launch(options, None).await?;
+        let access = access.context("the measured server accepts no requests")?;
+        let client = Client::new(&access.address, access.token)?.without_retries();
+        Ok(Stage { client, starts, server: process, site })
     }
 
-    /// Ends the server; what it has written stays.
-    pub fn into_ground(self) -> Ground {
-        let Stage { server, ground, .. } = self;
+    /// Stops the server and keeps its data.
+    pub fn into_site(self) -> BenchSite {
+        let Stage { server, site, .. } = self;
         drop(server);
-        ground
+        site
     }
 
-    /// What the server has done so far.
+    /// Counters of the server.
     pub async fn counts(&mut self) -> anyhow::Result<ServerCounts> {
         self.server.counts().await
     }
 
-    /// How long its transactions have taken so far.
+    /// Durations of its transactions so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
         self.server.transactions().await
     }
 
-    /// Gives the worker nothing until it is let go. Its queue goes on: what becomes ready goes through the limits there are.
-    pub async fn hold_worker(&self) -> anyhow::Result<()> {
+    /// Pauses the worker. The queue is not paused, so that executions that become ready pass the limits.
+    pub async fn pause_worker(&self) -> anyhow::Result<()> {
         let gives_up_at = Instant::now() + WORKER_OPEN_MAX;
         let worker = self.server.worker();
         while Instant::now() < gives_up_at {
@@ -172,20 +172,20 @@ impl Stage {
         Ok(())
     }
 
-    /// Gives a worker that was held all it can take.
-    pub async fn let_worker_go(&self) -> anyhow::Result<()> {
+    /// Resumes the worker.
+    pub async fn resume_worker(&self) -> anyhow::Result<()> {
         self.client.resume_worker(&self.server.worker()).await?;
         Ok(())
     }
 
-    /// What the server has used so far.
+    /// CPU time and memory that the server has used so far.
     pub fn usage(&self) -> anyhow::Result<ProcessUsage> {
         self.server.usage()
     }
 
-    /// What its files or its database take up.
+    /// Size of its files or of its database.
     pub async fn disk(&mut self) -> anyhow::Result<DiskUsage> {
-        if let Some(bare) = &mut self.ground.bare {
+        if let Some(bare) = &mut self.site.bare {
             let size = bare.size().await.context("cannot read the size of the database")?;
             return Ok(DiskUsage {
                 bytes: size.bytes,
@@ -194,7 +194,7 @@ impl Stage {
             });
         }
         let (mut bytes, mut log_bytes) = (0, 0);
-        for entry in std::fs::read_dir(self.ground.dir())? {
+        for entry in std::fs::read_dir(self.site.dir())? {
             let entry = entry?;
             let length = entry.metadata()?.len();
             bytes += length;
@@ -205,29 +205,29 @@ impl Stage {
         Ok(DiskUsage { bytes, write_ahead_log_bytes: Some(log_bytes), dead_rows: None })
     }
 
-    /// An error as what it comes from: the measured server has ended, the database is gone, or a disk is full. Its own
-    /// words say what a client can do, and the benchmark is no client.
+    /// Replaces an error by its cause: the server has exited, the database is unreachable, or a disk is full. The
+    /// original message tells a client what to do, which does not help the user of a benchmark.
     pub async fn explained(&mut self, error: anyhow::Error) -> anyhow::Error {
-        let told = format!("{error:#}");
-        if let Some(full) = self.ground.disks.iter().find_map(space::DiskModel::fullness) {
+        let message = format!("{error:#}");
+        if let Some(full) = self.site.disks.iter().find_map(space::DiskModel::fullness) {
             return failed(format!(
-                "{full}: free some space, or measure elsewhere or with fewer jobs ({told})"
+                "{full}: free some space, or measure elsewhere or with fewer jobs ({message})"
             ));
         }
         if let Some(how) = self.server.ended().await {
-            return failed(format!("the measured server exited during the measurement ({how}): {told}"));
+            return failed(format!("the measured server exited during the measurement ({how}): {message}"));
         }
-        if let (Some(bare), Some(scratch)) = (&mut self.ground.bare, &self.ground.scratch)
+        if let (Some(bare), Some(scratch)) = (&mut self.site.bare, &self.site.scratch)
             && !matches!(timeout(DATABASE_TIMEOUT, bare.commit_once()).await, Ok(Ok(())))
         {
             let url = &scratch.server().url;
             return failed(format!(
-                "the connection to the database server {url} was lost during the measurement: {told}"
+                "the connection to the database server {url} was lost during the measurement: {message}"
             ));
         }
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
-                failed(format!("the measured server does not respond: {told}"))
+                failed(format!("the measured server does not respond: {message}"))
             }
             _ => error,
         }
@@ -238,14 +238,14 @@ fn failed(message: String) -> anyhow::Error {
     CliError { exit: Exit::Failed, message }.into()
 }
 
-/// What the server's files, or its database, take up.
+/// Size of the server's files or of its database.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DiskUsage {
     pub bytes: u64,
-    /// Part of the above: its size follows from how much was written at once, not from how much is kept. Absent on a
-    /// database server, whose log is shared.
+    /// Part of the above. Depends on how much was written at once, not on how much is stored. `None` on a database
+    /// server, whose log is shared.
     pub write_ahead_log_bytes: Option<u64>,
-    /// Row versions that wait to be swept away, where the database counts them.
+    /// Row versions that wait for vacuum, if the database counts them.
     pub dead_rows: Option<u64>,
 }
 
@@ -261,7 +261,7 @@ impl DiskUsage {
         }
     }
 
-    /// What has come since, for each of so many.
+    /// The growth since an earlier reading, divided by `count`.
     pub fn bytes_each_since(self, before: DiskUsage, count: u64) -> f64 {
         self.bytes.saturating_sub(before.bytes) as f64 / count.max(1) as f64
     }

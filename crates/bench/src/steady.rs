@@ -1,4 +1,4 @@
-//! A steady mixed load on a server, and samples of how it bears it.
+//! A steady mixed load on a server, and samples of how the server handles it.
 
 use crate::load::{no_op, submit_batch};
 use crate::percentiles::Percentiles;
@@ -14,26 +14,26 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Jobs are submitted this often, at most so many at once.
+/// Interval between submits, and the maximum number of jobs per submit.
 const SUBMIT_INTERVAL: Duration = Duration::from_millis(100);
 pub const BATCH_MAX: u64 = 1_000;
-/// How far ahead the one-time jobs are due.
+/// How far in the future the one-time jobs are due.
 const AHEAD: Duration = Duration::from_secs(2);
 /// How long the last jobs may take to finish.
 const FINISH_MAX: Duration = Duration::from_secs(60);
-/// At full rate: batches under way at once, jobs that are open before no more are submitted, and recurring ones.
+/// At full rate: concurrent batches, open jobs above which no more are submitted, and recurring jobs.
 const FULL_BATCHES: u64 = 4;
 const FULL_OPEN_MAX: u64 = 100_000;
 const FULL_RECURRING: u64 = 100;
-/// Executions per second that can be asked for.
+/// Bounds of the requested executions per second.
 const RATE_MIN: u64 = 10;
 const RATE_MAX: u64 = 100_000;
 
-/// How many executions per second.
+/// The requested executions per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SteadyRate {
     PerSecond(u64),
-    /// As many as the server bears.
+    /// As many as the server can handle.
     Full,
 }
 
@@ -58,7 +58,7 @@ impl SteadyRate {
     }
 }
 
-/// What the server is to bear.
+/// The load.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyLoad {
     pub duration: Duration,
@@ -72,7 +72,7 @@ impl SteadyLoad {
         self.rate.per_second().map_or(FULL_RECURRING, |rate| rate / 5)
     }
 
-    /// Runs of each recurring job: one a second.
+    /// Number of runs of each recurring job: one per second.
     fn runs(self) -> u32 {
         u32::try_from(self.duration.as_secs()).unwrap_or(u32::MAX).max(1)
     }
@@ -82,11 +82,11 @@ impl SteadyLoad {
 pub struct Sample {
     pub seconds: f64,
     pub server_memory_bytes: u64,
-    /// Of files, or of the tables of a database server.
+    /// Of the files, or of the tables on a database server.
     pub disk_bytes: u64,
-    /// Part of the above, of files. It grows until the log is first written back, whatever else happens.
+    /// Part of the above. Grows until the first checkpoint of the log, whatever the load.
     pub write_ahead_log_bytes: Option<u64>,
-    /// Row versions that wait to be swept away, where the database counts them.
+    /// Row versions that wait for vacuum, if the database counts them.
     pub dead_rows: Option<u64>,
     pub done: u64,
     pub done_per_second: f64,
@@ -94,19 +94,19 @@ pub struct Sample {
     pub late_p99_us: Option<u64>,
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Steady {
     load: SteadyLoad,
     started_at: Instant,
     due_at_once: SubmitJob,
     later: SubmitJob,
-    /// Jobs submitted beside the recurring ones.
+    /// Submitted jobs besides the recurring ones.
     submitted: u64,
     pub expected: u64,
     pub early: u64,
-    /// What was counted last.
+    /// The latest counts.
     pub counts: Option<ServerCounts>,
-    /// Since the last sample.
+    /// Lateness of the starts since the last sample.
     late: Vec<Duration>,
     pub samples: Vec<Sample>,
     file: Option<SampleFile>,
@@ -129,7 +129,7 @@ impl Steady {
         })
     }
 
-    /// Jobs that fire once a second, spread over it.
+    /// Submits jobs that fire once per second, spread evenly over it.
     pub async fn start_recurring(&mut self, client: &Client) -> anyhow::Result<()> {
         let count = self.load.recurring();
         let first = host::wall_time().plus(AHEAD);
@@ -148,7 +148,7 @@ impl Steady {
         Ok(())
     }
 
-    /// Submits at the rate and takes samples, until the time is over.
+    /// Submits at the requested rate and takes samples until the time is up.
     pub async fn go_on(&mut self, stage: &mut Stage) -> anyhow::Result<()> {
         let SteadyLoad { duration, sample_every, .. } = self.load;
         let bar = progress("soaking, s", duration.as_secs());
@@ -170,8 +170,8 @@ impl Steady {
                 sample_at = next_on_grid(sample_every, self.started_at.elapsed());
                 bar.set_position(elapsed.as_secs());
             }
-            // One look at the clock and the samples after each: a server that cannot keep up is not flooded, and
-            // does not keep samples waiting.
+            // Check the clock after each submit. A server that cannot keep up is not flooded, and samples are taken
+            // on time.
             let count = self.due_by(elapsed, stage).await?;
             if count > 0 {
                 self.submit(&stage.client, count).await?;
@@ -182,7 +182,7 @@ impl Steady {
         }
     }
 
-    /// What a rate in numbers asks for by the last moment, unless the server is far behind.
+    /// Submits the rest of the jobs that the rate requires, unless the server is far behind.
     async fn submit_last(&mut self, stage: &mut Stage) -> anyhow::Result<()> {
         if self.load.rate == SteadyRate::Full {
             return Ok(());
@@ -191,7 +191,7 @@ impl Steady {
         self.submit(&stage.client, count).await
     }
 
-    /// How many jobs the rate asks for by now, of those that may be submitted at once.
+    /// How many jobs to submit now, up to the maximum per submit.
     async fn due_by(&mut self, elapsed: Duration, stage: &mut Stage) -> anyhow::Result<u64> {
         let recurred = |per_second: u64| (elapsed.as_secs_f64() * per_second as f64) as u64;
         match self.load.rate {
@@ -210,7 +210,7 @@ impl Steady {
     async fn submit(&mut self, client: &Client, count: u64) -> anyhow::Result<()> {
         let at = host::wall_time().plus(AHEAD);
         let job = |number: u64| match number % 8 {
-            // Three of eight: three tenths of all, as eight tenths are submitted here.
+            // Three of eight: three tenths of all executions, because eight tenths are submitted here.
             0..3 => SubmitJob { execute_at: Some(at), ..self.later.clone() },
             _ => self.due_at_once.clone(),
         };
@@ -262,7 +262,7 @@ impl Steady {
         Ok(())
     }
 
-    /// Waits for the last jobs and counts them all.
+    /// Waits for the last jobs to finish and takes the final counts.
     pub async fn finish(&mut self, stage: &mut Stage) -> anyhow::Result<()> {
         let gives_up_at = Instant::now() + FINISH_MAX;
         loop {
@@ -278,7 +278,7 @@ impl Steady {
     }
 }
 
-/// The next whole multiple: one sample that comes late does not move those after it.
+/// The next multiple of the interval: one late sample does not shift the following ones.
 fn next_on_grid(every: Duration, now: Duration) -> Duration {
     let passed = now.as_nanos() / every.as_nanos().max(1);
     every.saturating_mul(u32::try_from(passed + 1).unwrap_or(u32::MAX))

@@ -1,4 +1,4 @@
-//! `punctual bench submit`: how fast jobs are taken and kept, in batches and one by one.
+//! `punctual bench submit`: how fast the server stores submitted jobs, in batches and one by one.
 
 use crate::floor::{self, Floor, FloorJobs};
 use crate::load::{self, LoadArgs};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// More would meet the usual limit on open files.
+/// More would exceed the usual limit on open files.
 const CONNECTIONS_MAX: u64 = 500;
 
 #[derive(clap::Args)]
@@ -54,9 +54,9 @@ struct SubmitReport {
     singles: u64,
     connections: u64,
     singles_per_second: f64,
-    /// Jobs that shared a durable write, if each took as long as those of the bare disk or database.
+    /// Jobs per durable write, assuming that each write takes as long as on the bare disk or database.
     singles_per_durable_write: f64,
-    /// From the request to its answer, which comes when the job is durable.
+    /// From the request to its response, which is sent when the job is durable.
     acknowledged_us: Percentiles,
     acknowledged_histogram: Vec<Bin>,
     singles_cost: Cost,
@@ -101,7 +101,7 @@ struct SubmitFigures {
 }
 
 async fn submit(stage: &Stage, args: &SubmitArgs) -> anyhow::Result<SubmitFigures> {
-    // Only the submit is measured: nothing of it runs.
+    // Only the submit is measured, so nothing may run.
     stage.client.pause_queue(QUEUE).await?;
     let job = load::no_op("noop", args.load.payload_bytes)?;
     let meter = Meter::start(stage)?;
@@ -155,7 +155,7 @@ async fn submit_singles(stage: &Stage, args: &SubmitArgs, job: SubmitJob) -> any
     let start = Instant::now();
     let mut connections = JoinSet::new();
     for _ in 0..args.connections {
-        // One request at a time in each of these: the client keeps a connection for each.
+        // Each task sends one request at a time; the client keeps one connection for each.
         let (client, job, taken, bar) = (stage.client.clone(), job.clone(), taken.clone(), bar.clone());
         let singles = args.singles;
         connections.spawn(async move {

@@ -1,4 +1,4 @@
-//! What the disk takes for one durable write.
+//! How long the disk takes for one durable write.
 
 use anyhow::Context;
 use std::fs::File;
@@ -6,14 +6,14 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What one log page of a small commit takes.
+/// The log page that a small commit writes.
 const SYNC_BYTES: usize = 4_096;
 const SYNC_PAGES: u64 = 256;
 
 /// Durable writes of one page each, on the disk of a directory: no commit there can be faster.
 ///
-/// One write at a time, so that a benchmark can take them in between its own steps. Taken all at once, before
-/// or after, they would meet another moment of a busy machine and say nothing about the steps.
+/// Measures one write at a time, so that a benchmark can interleave the writes with its own steps. Measured all at
+/// once before or after, they would see a different load and say nothing about the steps.
 pub struct SyncProbe {
     file: File,
     round: u64,
@@ -22,7 +22,7 @@ pub struct SyncProbe {
 impl SyncProbe {
     pub fn new(dir: &Path) -> anyhow::Result<Self> {
         let mut file = tempfile::tempfile_in(dir).context("cannot write there")?;
-        // At its full size, as a write-ahead log is after its first round.
+        // At its full size, like a write-ahead log after its first checkpoint.
         file.write_all(&vec![0; SYNC_PAGES as usize * SYNC_BYTES])?;
         file.sync_all()?;
         Ok(SyncProbe { file, round: 0 })

@@ -47,24 +47,25 @@ struct ThroughputReport {
     load: LoadArgs,
     slots: usize,
     prefetch: u64,
-    /// All jobs submitted over HTTP while the worker is held.
+    /// Rate of submits over HTTP while the worker is paused.
     submit_per_second: f64,
     submit_of_floor: f64,
-    /// All of them executed to their recorded outcome.
+    /// Rate of executions until their outcomes are recorded.
     drain: Pace,
     drain_of_floor: f64,
     drain_cost: Cost,
-    /// On a fresh server: submitted over HTTP while they are executed, from the first submit to the last outcome.
+    /// On a fresh server that executes jobs while they are submitted over HTTP: from the first submit to the last
+    /// outcome.
     together: Pace,
-    /// As a share of what the bare database does of both.
+    /// As a share of the bare database's rate for both.
     together_of_floor: f64,
     together_cost: Cost,
-    /// The same in turns without limits and with them.
+    /// The same, alternating without limits and with them.
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<LimitsReport>,
     disk_bytes_per_job: f64,
     disk: DiskUsage,
-    /// Raw rows in this run: the better of two measurements.
+    /// The baseline of this run: the better of two measurements.
     floor: Floor,
 }
 

@@ -8,7 +8,7 @@ use crate::machine::MachineFacts;
 use crate::pace::{self, STALL_MAX};
 use crate::percentiles::Percentiles;
 use crate::pipe::MachineMoment;
-use crate::stage::{Ground, Stage, StageOptions};
+use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, megabytes, per_second};
 use crate::{JOBS_MAX, PlaceArgs, progress};
 use anyhow::bail;
@@ -56,11 +56,11 @@ pub struct UnusedArgs {
 /// The measurements of one server.
 #[derive(Debug, Serialize)]
 struct UnusedSide {
-    /// From the start of its process to its first answer.
+    /// From the start of the process to its first response.
     start_ms: f64,
-    /// Right after that.
+    /// Measured right after the first response.
     resident_bytes: u64,
-    /// One job after the other, to its durable acknowledgement.
+    /// One job after the other, until the durable acknowledgement.
     submit_us: Percentiles,
     batches_per_second: f64,
     drain_per_second: f64,
@@ -97,8 +97,8 @@ struct UnusedReport {
 pub async fn run(args: UnusedArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = MachineFacts::here(&args.place.dir);
-    let empty = measure(Ground::lay(&args.place).await?, &args).await?;
-    let used = measure(use_names(Ground::lay(&args.place).await?, &args).await?, &args).await?;
+    let empty = measure(BenchSite::prepare(&args.place).await?, &args).await?;
+    let used = measure(use_names(BenchSite::prepare(&args.place).await?, &args).await?, &args).await?;
     let ratios = UnusedRatios::of(&empty, &used);
     let report = UnusedReport { machine, names: args.names, jobs: args.jobs, empty, used, ratios };
     args.output.print(&report, describe)?;
@@ -106,13 +106,13 @@ pub async fn run(args: UnusedArgs) -> anyhow::Result<Exit> {
 }
 
 /// Starts a server on which all names are used, and stops it when nothing uses them any more.
-async fn use_names(ground: Ground, args: &UnusedArgs) -> anyhow::Result<Ground> {
+async fn use_names(site: BenchSite, args: &UnusedArgs) -> anyhow::Result<BenchSite> {
     let options = StageOptions { keep: Some(KEPT), ..StageOptions::USUAL };
-    let mut stage = Stage::start(ground, options).await?;
+    let mut stage = Stage::start(site, options).await?;
     if let Err(error) = use_names_on(&mut stage, args).await {
         return Err(stage.explained(error).await);
     }
-    Ok(stage.into_ground())
+    Ok(stage.into_site())
 }
 
 async fn use_names_on(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()> {
@@ -151,7 +151,7 @@ async fn use_names_on(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()
     Ok(())
 }
 
-/// Opens and closes sessions, each of its own worker.
+/// Opens and closes sessions, each with a different worker.
 async fn use_sessions(stage: &Stage, names: u64, bar: &ProgressBar) -> anyhow::Result<()> {
     let port = Arc::new(RemotePort::new(stage.client.clone()));
     let mut open = JoinSet::new();
@@ -206,13 +206,13 @@ async fn until_all_deleted(stage: &Stage) -> anyhow::Result<()> {
     }
 }
 
-async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<UnusedSide> {
+async fn measure(site: BenchSite, args: &UnusedArgs) -> anyhow::Result<UnusedSide> {
     let began = Instant::now();
-    let measured = ground.measure(StageOptions::USUAL, async |stage| {
+    let measured = site.measure(StageOptions::USUAL, async |stage| {
         stage.client.stats().await?;
         let start = began.elapsed();
         let resident_bytes = stage.usage()?.resident_bytes;
-        stage.hold_worker().await?;
+        stage.pause_worker().await?;
         let job = load::no_op("noop", args.load.payload_bytes)?;
         let mut acknowledged = Vec::with_capacity(SINGLE_JOBS);
         for _ in 0..SINGLE_JOBS {
@@ -228,7 +228,7 @@ async fn measure(ground: Ground, args: &UnusedArgs) -> anyhow::Result<UnusedSide
         let jobs = args.jobs + SINGLE_JOBS as u64;
         let bar = progress("draining", jobs);
         let since = MachineMoment::now();
-        stage.let_worker_go().await?;
+        stage.resume_worker().await?;
         let drain = pace::watch(stage, jobs, since, &bar).await?;
         bar.finish_and_clear();
         let client = &stage.client;

@@ -1,4 +1,4 @@
-//! What a process has used of the machine, and what a job cost of it on either side of the connection.
+//! The CPU time and memory that a process has used, and the cost of a job for server and client.
 
 use crate::stage::Stage;
 use crate::units::megabytes;
@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a process has used so far.
+/// CPU time and memory that a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessUsage {
-    /// User and system time of all its threads.
+    /// User and system time of all threads.
     pub cpu: Duration,
-    /// Memory that it holds now.
+    /// Current resident memory.
     pub resident_bytes: u64,
-    /// The most that it has held at once.
+    /// Peak resident memory.
     pub peak_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl ProcessUsage {
     }
 }
 
-/// The 14th and 15th field, counted after the name, which is in brackets and may contain anything.
+/// The 14th and 15th field. Fields are counted after the process name, which is in brackets and may contain anything.
 fn cpu_of_stat(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);
@@ -54,7 +54,7 @@ fn own_cpu() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The time that all processors of the machine have spent so far, for any process.
+/// CPU time of all processors of the machine so far, for any process.
 #[derive(Debug, Clone, Copy)]
 pub struct Processors {
     all_ticks: u64,
@@ -67,28 +67,29 @@ impl Processors {
         processors_of_stat(&stat).context("no processors in /proc/stat")
     }
 
-    /// How much of them was at work since then.
+    /// The share of CPU time that was in use since an earlier reading.
     pub fn busy_since(self, before: Processors) -> f64 {
         let all = self.all_ticks.saturating_sub(before.all_ticks).max(1);
         1.0 - self.idle_ticks.saturating_sub(before.idle_ticks) as f64 / all as f64
     }
 }
 
-/// The line of all of them: what each kind of work took; the fourth and fifth are nothing to do, and waiting for disks.
+/// The line of all processors lists the time per kind of work. The fourth and fifth values are idle and waiting for
+/// disks.
 fn processors_of_stat(stat: &str) -> Option<Processors> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // Guests, after the eighth, are in the first already.
+    // Guest time, after the eighth value, is already included in the first.
     let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|text| text.parse().ok()).collect();
     let idle_ticks = ticks.get(3)? + ticks.get(4)?;
     Some(Processors { all_ticks: ticks.iter().sum(), idle_ticks })
 }
 
-/// What jobs cost, the server and the measuring client told apart: they are processes of their own.
+/// The cost of jobs, separately for the server and the measuring client, which are different processes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Cost {
     pub server_cpu_ms_per_1000_jobs: f64,
     pub client_cpu_ms_per_1000_jobs: f64,
-    /// The most memory that the server has held since its start.
+    /// Peak memory of the server since its start.
     pub server_peak_memory_bytes: u64,
 }
 
@@ -107,7 +108,7 @@ impl Cost {
     }
 }
 
-/// Measures what happens from now on.
+/// Measures usage from now on.
 pub struct Meter {
     server_cpu: Duration,
     client_cpu: Duration,
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_read_as_it_writes() {
+    fn usage_is_parsed_from_the_kernels_format() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 3 4 20 0 1 0 5 6 7";
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         assert_eq!(cpu_of_stat(stat), Some(Duration::from_secs_f64(200.0 / ticks)));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_at_work_unless_they_idle_or_wait_for_disks() {
+    fn processors_are_busy_unless_idle_or_waiting_for_disks() {
         let before = processors_of_stat("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1 1 1 1 1\n").unwrap();
         let after = processors_of_stat("cpu  40 0 20 100 20 5 5 10 9 0\n").unwrap();
         assert_eq!((before.all_ticks, before.idle_ticks), (100, 80));
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_something() {
+    fn this_process_has_used_cpu_time_and_memory() {
         let usage = ProcessUsage::of_process(std::process::id()).unwrap();
         assert!(0 < usage.resident_bytes && usage.resident_bytes <= usage.peak_bytes);
     }

@@ -1,11 +1,11 @@
-//! Several schedulers on one database, in processes of their own.
+//! Several schedulers on one database, each in its own process.
 
 use crate::node::ServerPart;
 use crate::pace::{LOOK_INTERVAL, Pace, PaceProgress, STALL_MAX};
 use crate::pipe::{MachineMoment, ServerCounts};
 use crate::process::NodeProcess;
 use crate::progress;
-use crate::stage::{Ground, StageOptions};
+use crate::stage::{BenchSite, StageOptions};
 use crate::usage::Processors;
 use anyhow::bail;
 use punctual_client::host;
@@ -14,43 +14,43 @@ use punctual_core::time::Timestamp;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How long they may take to share out the segments, and the pause between two looks.
+/// How long the schedulers may take to distribute the segments, and the interval at which that is checked.
 const BALANCE_MAX: Duration = Duration::from_secs(60);
 const BALANCE_PAUSE: Duration = Duration::from_millis(50);
 
-pub struct JobCrowd {
+pub struct SchedulerGroup {
     schedulers: Vec<NodeProcess>,
 }
 
-/// How due times were fired.
+/// The result of firing all due times.
 #[derive(Debug, Serialize)]
-pub struct FiredCrowd {
-    /// From the moment at which all were due until the last was fired.
+pub struct GroupFires {
+    /// From the common due time of all jobs until the last one was fired.
     #[serde(rename = "fires")]
     pub pace: Pace,
-    /// By each of the schedulers.
+    /// Fires of each scheduler.
     pub fired_by: Vec<u64>,
-    /// Fires that were refused because another scheduler had fired them.
+    /// Fires that were rejected because another scheduler had already fired them.
     pub conflicts: u64,
-    /// How much of the machine's processors was at work meanwhile, for whatever.
+    /// Share of the machine's CPU time in use during the run, by any process.
     pub processors_busy: f64,
     pub scheduler_cpu_ms_per_1000_fires: f64,
 }
 
-impl JobCrowd {
-    /// Starts so many schedulers, whose way to the database begins at this address if one is given, and waits until each looks after
-    /// its part.
-    pub async fn gather(ground: &Ground, count: u64, way: Option<&str>) -> anyhow::Result<Self> {
+impl SchedulerGroup {
+    /// Starts this many schedulers and waits until each owns its share of the segments. They connect to the database
+    /// through `proxy` if it is given.
+    pub async fn start(site: &BenchSite, count: u64, proxy: Option<&str>) -> anyhow::Result<Self> {
         let options = StageOptions { part: ServerPart::Scheduler, ..StageOptions::USUAL };
-        let mut crowd = JobCrowd { schedulers: Vec::new() };
+        let mut group = SchedulerGroup { schedulers: Vec::new() };
         for _ in 0..count {
-            crowd.schedulers.push(ground.launch(options, way).await?.process);
+            group.schedulers.push(site.launch(options, proxy).await?.process);
         }
         let gives_up_at = Instant::now() + BALANCE_MAX;
         loop {
-            let counts = crowd.counts().await?;
+            let counts = group.counts().await?;
             if is_balanced(&counts) {
-                return Ok(crowd);
+                return Ok(group);
             }
             if Instant::now() > gives_up_at {
                 let held: Vec<_> = counts.iter().map(|counts| counts.segments).collect();
@@ -60,8 +60,8 @@ impl JobCrowd {
         }
     }
 
-    /// Looks on from the moment at which so many jobs are due until all are fired.
-    pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<FiredCrowd> {
+    /// Waits from the due time of the jobs until all of them are fired.
+    pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<GroupFires> {
         let begins_at = MachineMoment::of_due(due_at, host::wall_time());
         tokio::time::sleep(begins_at.since(MachineMoment::now())).await;
         let (before, cpu_before) = (Processors::now()?, self.cpu()?);
@@ -88,7 +88,7 @@ impl JobCrowd {
         };
         bar.finish_and_clear();
         let cpu = self.cpu()?.saturating_sub(cpu_before);
-        Ok(FiredCrowd {
+        Ok(GroupFires {
             pace: Pace::of(&looks),
             fired_by: counts.iter().map(|counts| counts.fired).collect(),
             conflicts: counts.iter().map(|counts| counts.fire_conflicts).sum(),
@@ -105,13 +105,13 @@ impl JobCrowd {
         Ok(all)
     }
 
-    /// What all of them have used of the processors.
+    /// CPU time that all schedulers have used.
     fn cpu(&self) -> anyhow::Result<Duration> {
         self.schedulers.iter().map(|scheduler| Ok(scheduler.usage()?.cpu)).sum()
     }
 }
 
-/// Whether all segments are looked after, by each as many as by the others, but for one.
+/// Whether every segment has an owner, and the schedulers own equal numbers of segments, give or take one.
 fn is_balanced(counts: &[ServerCounts]) -> bool {
     let held: Option<Vec<u64>> = counts.iter().map(|counts| counts.segments).collect();
     held.is_some_and(|held| {
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_shared_out_when_all_are_held_and_evenly() {
+    fn segments_are_balanced_when_all_are_owned_and_evenly() {
         let balanced =
             |held: &[Option<u64>]| is_balanced(&held.iter().copied().map(counts).collect::<Vec<_>>());
         assert!(balanced(&[Some(64)]));
         assert!(balanced(&[Some(21), Some(22), Some(21)]));
-        assert!(!balanced(&[Some(64), None]), "one is no member yet");
-        assert!(!balanced(&[Some(64), Some(64)]), "both look after everything");
+        assert!(!balanced(&[Some(64), None]), "one scheduler has not joined yet");
+        assert!(!balanced(&[Some(64), Some(64)]), "both own every segment");
         assert!(!balanced(&[Some(40), Some(24)]));
         assert!(!balanced(&[Some(32), Some(31)]), "one segment has no owner");
     }
