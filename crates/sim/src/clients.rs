@@ -26,7 +26,7 @@ pub struct Clients {
     pub(crate) setting: WorkloadSetting,
 }
 
-/// What the clients have done and know.
+/// The clients' progress, and the jobs that they know.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLedger {
     /// Requests that are not answered or not sent yet.
@@ -39,7 +39,7 @@ pub(crate) struct ClientLedger {
     pub(crate) jobs: Vec<KnownJob>,
 }
 
-/// A job that a client was told of.
+/// A job that a client knows from a response.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownJob {
     pub id: JobId,
@@ -91,7 +91,7 @@ impl Clients {
         }
     }
 
-    /// From now on clients only resume what they have left paused.
+    /// From now on clients only resume jobs and queues that they have left paused.
     pub fn tidy_up(self: &Arc<Self>) {
         let clients = self.clone();
         self.cluster.world.executor.spawn_in_world(async move {
@@ -252,7 +252,7 @@ impl Clients {
             }
             Err(SubmitError::KeyTaken(_)) => false,
             Err(SubmitError::QueueFull { queue, full }) => {
-                world.audit(|auditor| auditor.told_full(&queue, full));
+                world.audit(|auditor| auditor.saw_full_queue(&queue, full));
                 false
             }
             Err(SubmitError::Unreadable(reason)) => {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 /// How long a node waits before it retries to read the store's time.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a worker that was told to drain stays down.
+/// How long a drained worker stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 pub struct SimCluster {
@@ -191,9 +191,8 @@ impl SimCluster {
         }
     }
 
-    /// Whether all segments are distributed evenly, and schedulers agree with coordination; returns what is
-    /// wrong.
-    pub fn misdealt(&self) -> Option<String> {
+    /// Returns a problem unless all segments are distributed evenly and schedulers agree with coordination.
+    pub fn distribution_problem(&self) -> Option<String> {
         let believed: Vec<ClusterSnapshot> =
             self.network.engines().iter().map(|engine| engine.cluster()).collect();
         let shares: Vec<usize> = believed.iter().map(|cluster| cluster.segments).collect();
@@ -201,15 +200,16 @@ impl SimCluster {
             let is_everything = believed.iter().all(|cluster| cluster.segments == SEGMENTS && cluster.leads);
             return (!is_everything).then(|| format!("without coordination, schedulers own {shares:?}"));
         }
-        let (mut held, leaders) = self.coordination.deal();
+        let (mut held, leaders) = self.coordination.segment_counts();
         let mut shares: Vec<usize> = shares.into_iter().filter(|share| *share > 0).collect();
         held.sort_unstable();
         shares.sort_unstable();
         let leading = believed.iter().filter(|cluster| cluster.leads).count();
         let differ = held.last().unwrap_or(&0) - held.first().unwrap_or(&0);
-        let is_dealt = held.iter().sum::<usize>() == SEGMENTS && held.len() == believed.len() && differ <= 1;
+        let segments_are_distributed =
+            held.iter().sum::<usize>() == SEGMENTS && held.len() == believed.len() && differ <= 1;
         let is_believed = held == shares && (leaders, leading) == (1, 1);
-        (!is_dealt || !is_believed).then(|| {
+        (!segments_are_distributed || !is_believed).then(|| {
             format!(
                 "coordination says {held:?} and {leaders} leaders, schedulers own {shares:?}, {leading} lead"
             )

@@ -48,7 +48,7 @@ struct ServiceLease {
     holder: Option<MemberId>,
 }
 
-/// What happens to one call on its way to the service and back.
+/// The faults of one call to the service.
 struct ServiceCallFaults {
     travels: Duration,
     returns: Duration,
@@ -71,7 +71,7 @@ impl CoordinationService {
     }
 
     /// Evicts a member that is alive.
-    pub fn give_up_early(&self) {
+    pub fn evict_early(&self) {
         let mut state = lock(&self.state);
         let members: Vec<MemberId> = state.members.keys().cloned().collect();
         if members.is_empty() {
@@ -85,7 +85,7 @@ impl CoordinationService {
     }
 
     /// The number of segments of each member that holds any, and the number of leaders.
-    pub fn deal(&self) -> (Vec<usize>, usize) {
+    pub fn segment_counts(&self) -> (Vec<usize>, usize) {
         let mut state = lock(&self.state);
         state.expire(self.world.executor.now_us());
         let mut held: BTreeMap<&MemberId, usize> = BTreeMap::new();

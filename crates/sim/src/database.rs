@@ -71,7 +71,7 @@ struct WaitingCall {
     reply: oneshot::Sender<Result<SqliteReply, StoreError>>,
 }
 
-/// What happens to one call on its way to the database and back.
+/// The faults of one call to the database.
 #[derive(Debug, Clone, Copy)]
 struct StoreCallFaults {
     travels: Duration,
@@ -214,7 +214,7 @@ impl SimDatabase {
     /// Runs maintenance on a server.
     fn apply_upkeep(&self, server: &MemoryServer, call: &SqliteCall) -> Result<SqliteReply, StoreError> {
         let SqliteCall::Upkeep(upkeep) = call else {
-            return Err(StoreError::Broken(format!("{call:?} is a matter of the writers")));
+            return Err(StoreError::Broken(format!("{call:?} must go through the writers")));
         };
         let result = server.upkeep(upkeep).map(SqliteReply::Upkeep);
         // Rows that a transaction has locked are left for the next time.
@@ -293,7 +293,7 @@ impl SimDatabase {
         });
     }
 
-    /// Everything that the reads return, and what the store's own check finds wrong.
+    /// Everything that the reads return, and the problems that the store's own check finds.
     pub fn contents(&self) -> Result<(StoreContents, Vec<String>), StoreError> {
         let (contents, mut problems) = self.read_now(read_contents)?;
         problems.extend(self.integrity_check()?);
@@ -301,7 +301,7 @@ impl SimDatabase {
     }
 }
 
-/// What a server's transactions meet on their way.
+/// The faults that a server's transactions meet.
 struct ServerLink(Weak<SimDatabase>);
 
 impl ServerNetwork for ServerLink {
@@ -442,7 +442,7 @@ fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> AuditRes
 
 fn not_in_kind(call: &impl Debug, reply: &impl Debug) -> AuditViolation {
     AuditViolation {
-        rule: "every call is answered in kind, and none comes that a cluster does not make",
+        rule: "every call gets an answer of its kind, and a cluster makes no other calls",
         detail: format!("{call:?} -> {reply:?}"),
     }
 }

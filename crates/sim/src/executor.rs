@@ -105,19 +105,19 @@ struct HomeState {
     incarnation: u32,
     /// Ready tasks that wait for the home to be resumed.
     parked: Vec<u64>,
-    trip: Option<PlannedBlow>,
+    trip: Option<PlannedNodeFault>,
 }
 
 /// A fault that happens to a home after this many more polls of its tasks.
-struct PlannedBlow {
+struct PlannedNodeFault {
     polls: u64,
-    blow: Blow,
-    struck: oneshot::Sender<()>,
+    fault: NodeFault,
+    happened: oneshot::Sender<()>,
 }
 
 /// A fault that can happen to a home between any two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blow {
+pub enum NodeFault {
     Crash,
     Pause,
 }
@@ -215,9 +215,9 @@ impl SimExecutor {
 
     /// Applies a fault to a home after this many more polls of its tasks; the receiver is notified when it
     /// has happened.
-    pub fn strike_after(&self, home: Home, polls: u64, blow: Blow) -> oneshot::Receiver<()> {
-        let (struck, receiver) = oneshot::channel();
-        lock(&self.state).homes[home.0].trip = Some(PlannedBlow { polls, blow, struck });
+    pub fn fail_after(&self, home: Home, polls: u64, fault: NodeFault) -> oneshot::Receiver<()> {
+        let (happened, receiver) = oneshot::channel();
+        lock(&self.state).homes[home.0].trip = Some(PlannedNodeFault { polls, fault, happened });
         receiver
     }
 
@@ -333,20 +333,20 @@ impl SimExecutor {
         };
         drop(finished);
         if let Some(trip) = self.count_down(home) {
-            match trip.blow {
-                Blow::Crash => self.crash(home),
-                Blow::Pause => self.pause(home),
+            match trip.fault {
+                NodeFault::Crash => self.crash(home),
+                NodeFault::Pause => self.pause(home),
             }
-            let _ = trip.struck.send(());
+            let _ = trip.happened.send(());
         }
         Ok(())
     }
 
-    fn count_down(&self, home: Home) -> Option<PlannedBlow> {
+    fn count_down(&self, home: Home) -> Option<PlannedNodeFault> {
         let mut state = lock(&self.state);
         let trip = &mut state.homes[home.0].trip;
         match trip {
-            Some(PlannedBlow { polls: 0, .. }) => trip.take(),
+            Some(PlannedNodeFault { polls: 0, .. }) => trip.take(),
             Some(left) => {
                 left.polls -= 1;
                 None
@@ -453,11 +453,11 @@ mod tests {
     }
 
     #[test]
-    fn a_crashed_home_drops_its_tasks_and_refuses_what_they_spawn() {
+    fn a_crashed_home_drops_its_tasks_and_those_they_spawn() {
         let (executor, log) = (executor(1), Arc::default());
         let node = executor.start(Home::node(0));
         executor.spawn(node, ticking(&executor, &log));
-        let crashed = executor.strike_after(Home::node(0), 2, Blow::Crash);
+        let crashed = executor.fail_after(Home::node(0), 2, NodeFault::Crash);
         assert_eq!(executor.run(60_000_000, || false, || false), Stopped::Idle);
         assert!(crashed.blocking_recv().is_ok());
         executor.start(Home::node(0));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_the_order_of_what_is_ready_at_once() {
+    fn the_seed_decides_the_order_of_ready_tasks() {
         let order = |seed: u64| {
             let (executor, log) = (executor(seed), Arc::<Mutex<Vec<u64>>>::default());
             for n in 0..20 {

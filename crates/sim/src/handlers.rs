@@ -9,7 +9,7 @@ use punctual_core::retry::ChosenTime;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long handlers wait that choose when they run again.
+/// The delay that handlers choose before they run again.
 const CHOSEN_DELAY: Duration = Duration::from_secs(2);
 
 /// The behaviour of a job's handler.
@@ -26,7 +26,7 @@ pub struct HandlerBehaviour {
 /// How an attempt fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
-    /// With an error that another attempt may fix.
+    /// With a retryable error.
     Retryable,
     /// With a permanent error.
     ForGood,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_reads_back_what_it_says() {
+    fn a_payload_is_parsed_as_it_was_written() {
         for failing in [Failing::Retryable, Failing::ForGood, Failing::Hanging] {
             let behaviour = HandlerBehaviour { failures: 3, failing, lasts_ms: 250, notes: 2 };
             assert_eq!(HandlerBehaviour::read(&behaviour.payload()), Some(behaviour));

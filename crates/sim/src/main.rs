@@ -22,7 +22,7 @@ struct SimArgs {
     /// Run the seeds of a range, such as 0..1000 (the end is not included).
     #[arg(long, value_parser = parse_range, conflicts_with = "count")]
     seeds: Option<(u64, u64)>,
-    /// Run so many seeds.
+    /// Run this many seeds.
     #[arg(long, default_value_t = 100)]
     count: u64,
     /// The first of `--count` seeds.
@@ -31,10 +31,10 @@ struct SimArgs {
     /// The database under the store: Sqlite, Postgres or MariaDb. Without it, each seed decides.
     #[arg(long, value_parser = parse_store)]
     store: Option<StoreKind>,
-    /// Break a rule on purpose, to see that it is noticed.
+    /// Plant a defect, to check that the auditor detects it.
     #[arg(long, value_parser = parse_defect)]
     defect: Option<Defect>,
-    /// Let nodes send each other hints of queued work, which are lost, delayed, doubled and forged.
+    /// Let nodes send each other hints of queued work, which are lost, delayed, duplicated and forged.
     #[arg(long)]
     hints: bool,
     /// Print every event.

@@ -3,7 +3,7 @@
 
 use crate::auditor::RESUME_GRACE;
 use crate::cluster::SimCluster;
-use crate::executor::Blow;
+use crate::executor::NodeFault;
 use crate::lock;
 use crate::network_faults::NetworkFaults;
 use crate::random::Rng;
@@ -126,7 +126,7 @@ impl Nemesis {
         } else if falls_on(absence) {
             executor.spawn_in_world(async move { nemesis.absence().await });
         } else if falls_on(too_early) {
-            self.cluster.coordination.give_up_early();
+            self.cluster.coordination.evict_early();
         } else {
             self.blackout();
         }
@@ -178,20 +178,20 @@ impl Nemesis {
 
     async fn crash(&self, node: usize) {
         let downtime = lock(&self.rng).millis(0, 9_000);
-        self.blow(node, Blow::Crash).await;
+        self.inject(node, NodeFault::Crash).await;
         self.restart(node, downtime).await;
     }
 
     /// Waits until a fault has happened between two polls of the node, or gives up because the node seems
     /// idle.
-    async fn blow(&self, node: usize, blow: Blow) {
+    async fn inject(&self, node: usize, fault: NodeFault) {
         let executor = &self.cluster.world.executor;
         let (polls, patience) = {
             let mut rng = lock(&self.rng);
             (rng.below(BLOW_POLLS_MAX), rng.millis(10, 2_000))
         };
-        let struck = executor.strike_after(SimCluster::home(node), polls, blow);
-        select(struck, executor.sleep(patience)).await;
+        let happened = executor.fail_after(SimCluster::home(node), polls, fault);
+        select(happened, executor.sleep(patience)).await;
         executor.disarm(SimCluster::home(node));
     }
 
@@ -200,7 +200,7 @@ impl Nemesis {
         let lease = self.cluster.lease_of(node);
         let longest = lease.map_or(9_000, |lease| lease.as_millis() as u64 * 3);
         let duration = lock(&self.rng).millis(50, longest);
-        self.blow(node, Blow::Pause).await;
+        self.inject(node, NodeFault::Pause).await;
         if self.is_over() {
             return;
         }
@@ -265,7 +265,7 @@ impl Nemesis {
         self.cluster.world.count("partitions");
         from.iter().for_each(|other| self.cluster.network.cut(node, *other));
         self.cluster.world.executor.sleep(duration).await;
-        from.iter().for_each(|other| self.cluster.network.mend(node, *other));
+        from.iter().for_each(|other| self.cluster.network.heal(node, *other));
     }
 
     /// Coordination does not answer for a while.
@@ -283,10 +283,10 @@ impl Nemesis {
         let world = &self.cluster.world;
         let duration = lock(&self.rng).millis(200, 5_000);
         world.note(format_args!("a storm begins"));
-        world.set_weather(self.network_faults.storm());
+        world.set_network_faults(self.network_faults.storm());
         world.executor.sleep(duration).await;
         if !self.is_over() {
-            world.set_weather(self.network_faults);
+            world.set_network_faults(self.network_faults);
         }
     }
 
@@ -299,7 +299,7 @@ impl Nemesis {
         lock(&self.state).over = true;
         let cluster = &self.cluster;
         cluster.world.note(format_args!("all faults end"));
-        cluster.world.set_weather(NetworkFaults::calm());
+        cluster.world.set_network_faults(NetworkFaults::calm());
         cluster.world.tell(|auditor| auditor.calm_begins());
         cluster.network.mend_all();
         // Some services never come back: then every node continues alone.

@@ -96,7 +96,7 @@ impl SimNetwork {
         lock(&self.cuts).insert((one.min(other), one.max(other)));
     }
 
-    pub fn mend(&self, one: usize, other: usize) {
+    pub fn heal(&self, one: usize, other: usize) {
         lock(&self.cuts).remove(&(one.min(other), one.max(other)));
     }
 

@@ -1,5 +1,5 @@
-//! Fault probabilities on the way to the store and between nodes. Each seed draws its own, with whole kinds
-//! of faults left out, so that rare combinations are not drowned out by the others.
+//! Fault probabilities on the way to the store and between nodes. Each seed draws its own and leaves out whole kinds
+//! of faults, so that rare combinations are not hidden by common ones.
 
 use crate::random::Rng;
 

@@ -27,7 +27,7 @@ impl WorkerPort for ObservedPort {
         self.world.tell(|auditor| auditor.polled(&poll));
         let answer = self.port.poll(poll.clone()).await;
         if let Ok(assignments) = &answer {
-            self.world.audit(|auditor| auditor.told(&poll, assignments));
+            self.world.audit(|auditor| auditor.got_assignments(&poll, assignments));
         }
         self.world.tell(|auditor| auditor.poll_is_over(&poll));
         answer
@@ -50,7 +50,7 @@ impl WorkerPort for ObservedPort {
     }
 
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
-        self.world.audit(|auditor| auditor.gives_back(self.node, session, &leases));
+        self.world.audit(|auditor| auditor.returns_leases(self.node, session, &leases));
         self.port.give_back(session, leases).await
     }
 

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_one_stream_and_labels_part_it() {
+    fn one_seed_gives_one_stream_and_labels_fork_it() {
         let draw = |seed: u64, label: &str| Rng::new(seed).fork(label).next();
         assert_eq!(draw(1, "network"), draw(1, "network"));
         assert_ne!(draw(1, "network"), draw(1, "store"));

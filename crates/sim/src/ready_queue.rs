@@ -1,5 +1,5 @@
-//! A ready queue between nodes that loses, delays, doubles and forges hints, and drops connections. Hints only wake:
-//! the auditor's rules hold whatever arrives.
+//! A ready queue between nodes that loses, delays, duplicates and forges hints, and drops connections. Hints only
+//! wake: the auditor's rules hold whatever arrives.
 
 use crate::lock;
 use crate::random::Rng;

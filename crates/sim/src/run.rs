@@ -35,11 +35,11 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// How long after the last stray message has arrived all its consequences are in the store: a few calls
 /// without faults.
-const STRAYS_ARE_TAKEN: Duration = Duration::from_secs(1);
+const STRAYS_APPLIED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The maximum time after the last fault until the segments are distributed: dead nodes are evicted, and
 /// their segments are reassigned within a few ticks.
-const DEALT_WITHIN: Duration = Duration::from_secs(60);
+const DISTRIBUTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The maximum time that one verb of a client may add.
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
@@ -172,7 +172,7 @@ fn run(
     };
     let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);
     let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
-    let patience = patience(&cluster.topology, &workload, setting);
+    let deadline = deadline(&cluster.topology, &workload, setting);
 
     let peaceful = network_faults == NetworkFaults::calm();
     if peaceful {
@@ -204,19 +204,19 @@ fn run(
 
     nemesis.heal();
     clients.tidy_up();
-    let all_done_by_us = faults_end_us + patience.as_micros() as u64;
+    let all_done_by_us = faults_end_us + deadline.as_micros() as u64;
     // Messages sent during faults may arrive much later: a submit whose client has given up still creates a
     // job.
-    let strays_arrived_us = world.all_arrived_at_us() + STRAYS_ARE_TAKEN.as_micros() as u64;
+    let strays_arrived_us = world.all_arrived_at_us() + STRAYS_APPLIED_WITHIN.as_micros() as u64;
     let has_strays = || world.executor.now_us() < strays_arrived_us;
     let drained = || !has_strays() && clients.are_done() && world.ask(|auditor| auditor.is_drained());
     if go(world, all_done_by_us, drained)? == Stopped::TimeUp {
         return Err(AuditViolation {
             rule: "without faults everything finishes",
-            detail: format!("after {patience:?}: {}", world.ask(|auditor| auditor.left_over())),
+            detail: format!("after {deadline:?}: {}", world.ask(|auditor| auditor.left_over())),
         });
     }
-    is_dealt(world, &cluster)?;
+    segments_are_distributed(world, &cluster)?;
     leave(world, &cluster)?;
     if peaceful {
         world.ask(|auditor| auditor.nothing_was_lost())?;
@@ -242,15 +242,15 @@ async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
 }
 
 /// Without faults, all segments are distributed evenly and one node leads; or every node owns everything.
-fn is_dealt(world: &Arc<World>, cluster: &Arc<SimCluster>) -> AuditResult {
+fn segments_are_distributed(world: &Arc<World>, cluster: &Arc<SimCluster>) -> AuditResult {
     if world.is_broken() {
         return Ok(());
     }
-    let until_us = world.executor.now_us() + DEALT_WITHIN.as_micros() as u64;
-    if go(world, until_us, || cluster.misdealt().is_none())? == Stopped::TimeUp {
+    let until_us = world.executor.now_us() + DISTRIBUTED_WITHIN.as_micros() as u64;
+    if go(world, until_us, || cluster.distribution_problem().is_none())? == Stopped::TimeUp {
         return Err(AuditViolation {
             rule: "without faults every segment has one scheduler, their shares differ by one at most, and one leads",
-            detail: cluster.misdealt().unwrap_or_default(),
+            detail: cluster.distribution_problem().unwrap_or_default(),
         });
     }
     Ok(())
@@ -267,8 +267,8 @@ async fn look_for_orphans(world: Arc<World>) {
 async fn look_for_idle_hands(world: Arc<World>) {
     loop {
         world.executor.sleep(IDLE_CHECK_INTERVAL).await;
-        world.audit(|auditor| auditor.no_idle_hands());
-        world.audit(|auditor| auditor.no_stuck_lines());
+        world.audit(|auditor| auditor.no_idle_polls());
+        world.audit(|auditor| auditor.no_stuck_wait_lists());
         world.audit(|auditor| auditor.no_hoarding());
     }
 }
@@ -277,7 +277,7 @@ async fn look_for_idle_hands(world: Arc<World>) {
 /// were one slot, the waits and fires of the longest job in sequence, what each verb may have added, the
 /// delay of the slowest remaining rate, and a few minutes for lost sessions to be noticed and connections to
 /// be retried.
-fn patience(topology: &NodeTopology, workload: &Workload, setting: WorkloadSetting) -> Duration {
+fn deadline(topology: &NodeTopology, workload: &Workload, setting: WorkloadSetting) -> Duration {
     let jobs = || workload.submissions.iter().flat_map(|submission| &submission.jobs);
     // A client may have submitted each of them several times.
     let work: Duration = jobs().map(work_of).sum::<Duration>() * 4;
@@ -350,8 +350,8 @@ fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, 
             detail: format!("at {} us", world.executor.now_us()),
         }),
         Stopped::Idle => Err(AuditViolation {
-            rule: "the loops go on",
-            detail: format!("nothing will ever happen after {} us", world.executor.now_us()),
+            rule: "the loops keep running",
+            detail: format!("no task is ready and no timer is set after {} us", world.executor.now_us()),
         }),
         stopped => Ok(stopped),
     }

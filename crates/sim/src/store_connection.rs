@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct NodeStore {
     pub database: Arc<SimDatabase>,
     pub node: usize,
-    /// If the store is on a server.
+    /// Set if the store is on a server.
     pub writers: Option<MemoryWriters>,
 }
 
@@ -25,10 +25,10 @@ pub struct NodeStore {
 /// interleave.
 const ADMITTED_PER_STEP: usize = 3;
 /// Wait lists per page of a scan.
-const LINES_PER_PAGE: usize = 3;
+const WAIT_LISTS_PER_PAGE: usize = 3;
 
 /// Sends a maintenance call and unwraps the answer's variant.
-macro_rules! keep {
+macro_rules! upkeep {
     ($store:expr, $upkeep:expr, $variant:path) => {
         match $store.database.call($store.node, SqliteCall::Upkeep($upkeep)).await? {
             SqliteReply::Upkeep($variant(answer)) => Ok(answer),
@@ -153,11 +153,11 @@ impl Store for NodeStore {
         limit: usize,
     ) -> Result<Page<WaitList, LimiterId>, StoreError> {
         // Few enough that a scan takes several pages.
-        let limit = limit.min(LINES_PER_PAGE);
+        let limit = limit.min(WAIT_LISTS_PER_PAGE);
         self.database
             .read(move |world, reads| {
                 let page = reads.waiting_lines(after, limit)?;
-                world.audit(|auditor| auditor.read_lines(after, limit, &page));
+                world.audit(|auditor| auditor.read_wait_lists(after, limit, &page));
                 Ok(page)
             })
             .await
@@ -249,20 +249,20 @@ impl Store for NodeStore {
     }
 
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
-        keep!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained)
+        upkeep!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained)
     }
 
     async fn delete_unused(&self, limit: usize) -> Result<bool, StoreError> {
-        keep!(self, Upkeep::DeleteUnused { limit }, UpkeepReply::UnusedDeleted)
+        upkeep!(self, Upkeep::DeleteUnused { limit }, UpkeepReply::UnusedDeleted)
     }
 
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
-        keep!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired)
+        upkeep!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired)
     }
 
     async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
         let purged: Result<Purged, StoreError> =
-            keep!(self, Upkeep::Purge { before, limit }, UpkeepReply::Purged);
+            upkeep!(self, Upkeep::Purge { before, limit }, UpkeepReply::Purged);
         Ok(purged?.more)
     }
 
@@ -275,7 +275,7 @@ impl Store for NodeStore {
         _session: SessionId,
         _condition: WorkerCondition,
     ) -> Result<(), StoreError> {
-        // Only people read it, and the simulation has none.
+        // Only operators read it, and the simulation has none.
         Ok(())
     }
 }
@@ -345,7 +345,7 @@ fn no_directory() -> StoreError {
 }
 
 fn no_lists() -> StoreError {
-    StoreError::Broken("only people read lists, and the simulation has none".to_owned())
+    StoreError::Broken("only operators read lists, and the simulation has none".to_owned())
 }
 
 fn no_logs() -> StoreError {

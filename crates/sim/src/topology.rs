@@ -110,7 +110,7 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
         member_ttl: rng.millis(600, 4_000),
-        // Mostly none, so that runs with wrong clocks still show that nothing depends on them.
+        // Mostly unlimited, so that runs with wrong clocks still show that nothing depends on them.
         clock_offset_max: if rng.per_mille(250) { rng.millis(30_000, 200_000) } else { Duration::MAX },
         ..EngineConfig::default()
     }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_order_time_and_text_apart() {
+    fn the_hash_depends_on_order_time_and_text() {
         let hashes = [
             hash_of(&[(1, "a"), (2, "b")]),
             hash_of(&[(1, "b"), (2, "a")]),

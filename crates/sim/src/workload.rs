@@ -394,7 +394,7 @@ fn misfire(rng: &mut Rng) -> Misfire {
     // Short, so that small outages miss something; but longer than anything takes without faults, or a job
     // with a fixed number of runs would never finish.
     let grace_ms = if rng.per_mille(700) { rng.between(300, 3_000) } else { Misfire::default().grace_ms };
-    // Missed times run anyway here: with a grace that many fires exceed, replays happen all the time.
+    // Missed times run anyway here. With a grace that many fires exceed, replays happen all the time.
     let is_impatient = bounded && grace_ms % 3 > 0;
     let grace_ms = if is_impatient { grace_ms / 100 } else { grace_ms };
     Misfire {

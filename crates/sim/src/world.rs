@@ -111,7 +111,7 @@ impl World {
         *lock(&self.network_faults)
     }
 
-    pub fn set_weather(&self, network_faults: NetworkFaults) {
+    pub fn set_network_faults(&self, network_faults: NetworkFaults) {
         *lock(&self.network_faults) = network_faults;
     }
 

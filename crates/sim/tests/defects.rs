@@ -63,7 +63,7 @@ fn a_retry_that_is_dropped_is_caught() {
 }
 
 #[test]
-fn a_turn_that_is_granted_twice_is_caught() {
+fn a_poll_sequence_number_that_is_granted_twice_is_caught() {
     check(Defect::DropTurn);
 }
 
@@ -88,7 +88,7 @@ fn a_dependent_that_any_parent_releases_is_caught() {
 }
 
 #[test]
-fn a_claim_that_hands_out_what_has_expired_is_caught() {
+fn a_claim_of_an_expired_execution_is_caught() {
     check(Defect::ClaimExpired);
 }
 
@@ -103,7 +103,7 @@ fn a_note_that_ignores_the_epoch_is_caught() {
 }
 
 #[test]
-fn a_count_that_drifts_is_caught() {
+fn a_counter_mismatch_is_caught() {
     check(Defect::DriftTally);
 }
 
@@ -113,7 +113,7 @@ fn a_claim_of_a_paused_session_is_caught() {
 }
 
 #[test]
-fn a_queue_that_takes_in_too_much_is_caught() {
+fn a_queue_that_accepts_too_much_is_caught() {
     check(Defect::ExceedMaxDepth);
 }
 
@@ -128,7 +128,7 @@ fn a_cursor_that_skips_a_row_of_history_is_caught() {
 }
 
 #[test]
-fn a_scheduler_that_keeps_to_its_old_segments_is_caught() {
+fn a_scheduler_that_keeps_its_old_segments_is_caught() {
     check(Defect::KeepOldSegments);
 }
 
@@ -138,7 +138,7 @@ fn a_segment_that_is_taken_and_not_scanned_is_caught() {
 }
 
 #[test]
-fn a_limit_that_lets_one_more_go_on_is_caught() {
+fn a_limit_that_admits_one_too_many_is_caught() {
     check(Defect::AdmitOneTooMany);
 }
 
@@ -148,37 +148,37 @@ fn overtaking_on_a_wait_list_is_caught() {
 }
 
 #[test]
-fn a_line_that_moves_from_its_end_is_caught() {
+fn a_wait_list_that_advances_from_its_end_is_caught() {
     check(Defect::AdmitTheLast);
 }
 
 #[test]
-fn a_rate_that_forgets_its_pace_is_caught() {
+fn a_rate_that_forgets_its_last_start_is_caught() {
     check(Defect::ForgetPace);
 }
 
 #[test]
-fn a_place_that_is_not_freed_is_caught() {
+fn room_that_is_not_freed_is_caught() {
     check(Defect::KeepPlaceOfEnded);
 }
 
 #[test]
-fn a_line_that_nobody_looks_at_is_caught() {
+fn a_wait_list_that_is_never_scanned_is_caught() {
     check(Defect::ForgetLine);
 }
 
 #[test]
-fn a_line_of_a_paused_queue_that_moves_is_caught() {
+fn a_wait_list_of_a_paused_queue_that_advances_is_caught() {
     check(Defect::MoveWhilePaused);
 }
 
 #[test]
-fn a_limit_that_does_not_reach_the_queued_is_caught() {
+fn a_limit_that_ignores_queued_executions_is_caught() {
     check(Defect::ForgetBacklog);
 }
 
 #[test]
-fn a_worker_that_runs_what_it_has_given_back_is_caught() {
+fn a_worker_that_runs_returned_work_is_caught() {
     check(Defect::KeepWhatIsGivenBack);
 }
 
@@ -188,7 +188,7 @@ fn retention_by_a_clock_that_jumped_is_caught() {
 }
 
 #[test]
-fn a_replay_that_is_cut_for_want_of_room_is_caught() {
+fn a_replay_that_is_dropped_for_lack_of_room_is_caught() {
     check(Defect::CutReplay);
 }
 

@@ -1,5 +1,4 @@
-//! Seeds that run with every change: no rule is broken, and the situations that they are meant to provoke do
-//! occur.
+//! Seeds that run with every change: no rule is broken, and the situations that they should provoke do occur.
 
 use punctual_sim::{Coverage, SimOptions, StoreKind, simulate};
 use std::ops::Range;
@@ -44,7 +43,7 @@ fn seeds_from_120_are_sound() {
 }
 
 #[test]
-fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
+fn seeds_from_160_are_sound_and_cover_every_event() {
     let coverage = check(160..200);
     for what in [
         "outages of coordination",
@@ -71,7 +70,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "executions that return to a wait list",
         "executions that leave a wait list for another gate",
         "executions that one worker returned and another took",
-        "executions that change their place on a wait list",
+        "executions that move to another wait list",
         "executions that wait for a paused queue with limits",
         "executions on a wait list",
         "executions within a limit",
@@ -101,7 +100,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "occurrences skipped as missed",
         "occurrences skipped for overlap",
         "occurrences skipped for their backlog",
-        "occurrences that give way",
+        "occurrences replaced before their start",
         "occurrences that wait behind others",
         "slot reservations used",
         "orders refused by a draining session",
@@ -118,7 +117,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "repeated submits recognised",
         "requests repeated with their key",
         "restarts of the store",
-        "resumes that skip what fell due",
+        "resumes that skip missed times",
         "resyncs",
         "retries",
         "retries during a pause",
@@ -161,7 +160,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
     }
 }
 
-/// What transactions that overlap must meet.
+/// Events that overlapping transactions must cause.
 const OF_SERVERS: [&str; 6] = [
     "batches of several writes",
     "commits with unknown outcome",
@@ -189,26 +188,26 @@ fn seeds_on_tables_like_those_of_mariadb_are_sound() {
 
 /// Rare: a worker seldom holds unstarted executions.
 #[test]
-fn a_worker_that_drains_gives_back_what_it_holds() {
+fn a_draining_worker_returns_unstarted_work() {
     assert!(check(49..50).contains_key("work returned by a draining worker"));
 }
 
 /// Rare: limits become tighter while a worker holds unstarted executions.
 #[test]
-fn what_is_given_back_waits_where_limits_have_become_tighter() {
-    assert!(check(499..500).contains_key("executions returned that have lost their place"));
+fn returned_work_waits_after_limits_become_tighter() {
+    assert!(check(499..500).contains_key("executions returned to a tighter limit"));
 }
 
 /// Each of these once broke a rule. Changes to the workload or the faults give these seeds other runs.
 #[test]
-fn seeds_that_have_found_something_are_sound() {
+fn seeds_that_once_broke_a_rule_are_sound() {
     // A node that was never idle did not scan for work that another node had queued.
     check(481..482);
     // A changed rate continued from the slot time of the previous rate.
     check(32..33);
     // An execution that had left a queue with limits still counted there when it ran again elsewhere.
     check(42..43);
-    // A recurring job that became a single run replaced nothing, and started beside a replayed occurrence.
+    // A recurring job that became a single run replaced nothing, and started next to a replayed occurrence.
     check_on(StoreKind::MariaDb, 1778..1779);
     // An update that arrived late restored a schedule and repeated its last occurrence.
     check_on(StoreKind::Postgres, 1783..1784);
@@ -225,9 +224,9 @@ fn the_same_seed_gives_the_same_run() {
     assert!(hashes.windows(2).all(|pair| pair[0].0 != pair[1].0), "seeds give different runs: {hashes:?}");
 }
 
-/// Hints wake workers, and decide nothing: whatever happens to them, no rule is broken.
+/// Hints only wake workers and decide nothing: no rule may be broken, whatever happens to them.
 #[test]
-fn hints_that_are_lost_delayed_doubled_and_forged_break_nothing() {
+fn hints_that_are_lost_delayed_duplicated_and_forged_break_no_rule() {
     let mut coverage = Coverage::new();
     for (seed, store) in
         (0..24).zip([StoreKind::Sqlite, StoreKind::Postgres, StoreKind::MariaDb].into_iter().cycle())

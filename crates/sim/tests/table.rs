@@ -14,7 +14,7 @@ const SEEDS: [u64; 31] = [
 ];
 
 #[test]
-fn every_entry_of_the_table_that_can_be_used_is_used() {
+fn every_reachable_entry_of_the_table_is_used() {
     let mut moves = MoveCounts::new();
     for seed in SEEDS {
         let outcome = simulate(SimOptions::on(seed, StoreKind::Sqlite));
@@ -32,7 +32,7 @@ fn every_entry_of_the_table_that_can_be_used_is_used() {
             (true, None) | (false, _) => {}
         }
     }
-    assert_eq!(surprising, [], "what was thought never to happen did");
+    assert_eq!(surprising, [], "entries that should never be used were used");
     assert_eq!(unused, [], "no seed used these");
 }
 
@@ -58,20 +58,18 @@ fn why_never(state: State, event: Event) -> Option<&'static str> {
         _ if [Gate::Dependency, Gate::Overlap].iter().any(|gate| gates.contains(*gate))
             && gates.contains(Gate::Concurrency) =>
         {
-            Some("behind these it is from its beginning, and it joins a line when they are open")
+            Some("it waits behind these gates from the start, and joins a wait list when they open")
         }
-        Event::CloseGate(Gate::Concurrency) if is_waiting => Some("only what is ready joins a line"),
-        Event::CloseGate(Gate::Dependency) if is_waiting => {
-            Some("it waits for other jobs from its beginning")
-        }
+        Event::CloseGate(Gate::Concurrency) if is_waiting => Some("only a ready execution joins a wait list"),
+        Event::CloseGate(Gate::Dependency) if is_waiting => Some("it waits for other jobs from the start"),
         Event::CloseGate(Gate::Overlap) if is_waiting && gates != Gates::only(Gate::Dependency) => {
-            Some("it waits behind others from its beginning")
+            Some("it waits behind others from the start")
         }
         Event::Skip if is_waiting && !gates.contains(Gate::Dependency) => {
-            Some("only what waits for other jobs is skipped once it is there")
+            Some("only an occurrence that waits for other jobs is skipped after it was created")
         }
         Event::End(Ending::Cancelled) if state == (State::Running { cancel_requested: false }) => {
-            Some("a worker says so only when it was asked to stop")
+            Some("a worker reports this only after it was asked to stop")
         }
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Commit effects: where work appeared, what is due, what ended unstarted. They must contain everything that
+//! Commit effects: queued work, due times, and executions that ended unstarted. They must contain everything that
 //! happened in the model, and nothing else.
 
 use super::{AuditResult, Auditor, OccurrenceState, rule};
@@ -118,7 +118,7 @@ impl Auditor {
         for wait_list in &fresh.joined {
             rule!(
                 effects.joined.contains(wait_list),
-                "what does not fit joins its wait list, and the commit reports it",
+                "an execution over a limit joins its wait list, and the commit reports it",
                 "{wait_list:?} has been joined, reported is {:?}",
                 effects.joined
             );
@@ -129,7 +129,7 @@ impl Auditor {
             let what = DueKind::Live { occurrence: *id, attempt };
             rule!(
                 at.is_none() || effects.due.iter().any(|due| Some(due.at) == at && due.what == what),
-                "a commit reports what is due next because of it",
+                "a commit reports the due times that it sets",
                 "{id}.{attempt} is to be checked by {at:?}, reported is {:?}",
                 effects.due
             );
@@ -138,7 +138,7 @@ impl Auditor {
             let (at, what) = self.schedule_due(*id)?;
             rule!(
                 at.is_none() || effects.due.iter().any(|due| Some(due.at) == at && Some(due.what) == what),
-                "a commit reports what is due next because of it",
+                "a commit reports the due times that it sets",
                 "job {id} is due at {at:?} as {what:?}, reported is {:?}",
                 effects.due
             );
@@ -160,14 +160,14 @@ impl Auditor {
             let lane = self.lane(job)?;
             rule!(
                 at == Some(due.at) && due.lane == lane,
-                "what is reported as due is due",
+                "a reported due time is correct",
                 "reported is {due:?}, but it is due at {at:?} in {lane:?}"
             );
         }
         let ended: BTreeSet<(ExecutionId, Status)> = effects.ended.iter().copied().collect();
         rule!(
             ended == fresh.ended && ended.len() == effects.ended.len(),
-            "what ends unstarted is reported once",
+            "an execution that ends unstarted is reported once",
             "reported are {:?}, ended have {:?}",
             effects.ended,
             fresh.ended

@@ -29,7 +29,7 @@ pub(super) fn chosen_time(end: &ReportedEnd, now: Timestamp) -> Timestamp {
 }
 
 /// The due time of an attempt according to the commit effects.
-pub(super) fn told_retry(effects: &CommitEffects, next: ExecutionId) -> Option<Timestamp> {
+pub(super) fn retry_time_in(effects: &CommitEffects, next: ExecutionId) -> Option<Timestamp> {
     let what = DueKind::Live { occurrence: next.occurrence, attempt: next.attempt };
     effects.due.iter().find(|due| due.what == what).map(|due| due.at)
 }

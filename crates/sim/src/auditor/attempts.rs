@@ -1,7 +1,7 @@
 //! Leases and outcomes: one lease at a time, rising epochs, one accepted outcome per attempt, every retry
 //! that is owed, and no more retries than requested.
 
-use super::attempt_rules::{backoff_ms, chosen_time, is_final, serves, status_of, timeout_ns, told_retry};
+use super::attempt_rules::{backoff_ms, chosen_time, is_final, retry_time_in, serves, status_of, timeout_ns};
 use super::firing::answers_each;
 use super::runs::RunEnd;
 use super::shares::goes_before;
@@ -90,7 +90,7 @@ impl Auditor {
         for assignment in assignments {
             rule!(
                 serves(claim, &self.lane(assignment.execution.occurrence.job)?),
-                "a worker is given only what it serves",
+                "a worker gets only work that it serves",
                 "{} to session {}",
                 assignment.execution,
                 claim.session
@@ -98,7 +98,7 @@ impl Auditor {
             self.granted(claim.session, claim.turn, assignment)?;
         }
         if self.is_overlapping {
-            // It passes over what others have locked, and does not know lanes that are new.
+            // It skips rows that others have locked, and does not know lanes that are new.
             return Ok(());
         }
         if expired == 0 {
@@ -109,7 +109,7 @@ impl Auditor {
                 let lane = self.lane(id.job)?;
                 rule!(
                     !serves(claim, &lane) || self.is_paused(&lane),
-                    "what may run is handed out",
+                    "a claim returns all claimable work that it has room for",
                     "{id} is queued, but session {} with room for {} got only {}",
                     claim.session,
                     claim.limit,
@@ -134,7 +134,7 @@ impl Auditor {
                 occurrence.state == OccurrenceState::Queued
                     && occurrence.is_expired(self.at)
                     && serves(claim, &lane),
-                "a claim ends only what it could have handed out and has expired",
+                "a claim expires only executions that it could have claimed",
                 "{execution} of {lane:?} was {:?} and expires at {:?}",
                 occurrence.state,
                 occurrence.expires_at
@@ -146,7 +146,7 @@ impl Auditor {
         Ok(effects.ended.len())
     }
 
-    /// Work is handed out by rank: each execution before the next, and all before those that remain.
+    /// Work is claimed by rank: each execution before the next, and all before those that remain.
     fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> AuditResult {
         let place = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
         let mut handed_out = vec![];
@@ -224,7 +224,7 @@ impl Auditor {
                 && assignment.queue == spec.queue
                 && assignment.name == spec.name
                 && assignment.job_version == version,
-            "an assignment says what was asked for",
+            "an assignment matches its job",
             "{assignment:?} for {spec:?} in version {version}, {occurrence:?}"
         );
         rule!(assignment.available_at <= true_now, "nothing is leased before it may start", "{assignment:?}");
@@ -465,7 +465,7 @@ impl Auditor {
             );
             rule!(
                 attempt == execution.attempt && self.session_mut(session)?.state == SessionState::Lost,
-                "only what a lost session holds is lost",
+                "only executions that a lost session holds are lost",
                 "{execution} was lost; attempt {attempt} is held by session {session}"
             );
             self.count("executions lost");
@@ -485,7 +485,7 @@ impl Auditor {
         rule!(
             // A session that another transaction has lost meanwhile is left to the next recovery.
             recovered.more || left.is_none() || self.is_overlapping,
-            "all that a lost session held is recovered",
+            "every execution that a lost session held is recovered",
             "{left:?} is still leased to a lost session"
         );
         Ok(())
@@ -518,7 +518,7 @@ impl Auditor {
         let (occurrence, spec) = self.occurrence_mut(id)?;
         let spec = spec.clone();
         let OccurrenceState::Running { session, claimed_at, is_asked_to_stop } = occurrence.state else {
-            rule!(false, "only what runs ends", "{id} is {:?}", occurrence.state);
+            rule!(false, "only a running execution ends", "{id} is {:?}", occurrence.state);
             return Ok(false);
         };
         let status = if is_asked_to_stop { Status::Cancelled } else { status_of(end.ending) };
@@ -539,9 +539,9 @@ impl Auditor {
         let next = id.attempt(occurrence.attempt + 1);
         let retry_at = match status {
             Status::Lost => Some(at),
-            // What is due first may be its expiry.
-            Status::Snoozed => told_retry(effects, next).map(|_| chosen_time(end, at)),
-            _ => told_retry(effects, next),
+            // The next due time may be its expiry.
+            Status::Snoozed => retry_time_in(effects, next).map(|_| chosen_time(end, at)),
+            _ => retry_time_in(effects, next),
         };
         let base_us = backoff_ms(&spec.settings.retry, occurrence.charged + 1) as i64 * 1_000;
         let (earliest, latest) = match (status, end.next_at) {
@@ -591,8 +591,8 @@ impl Auditor {
         Ok(true)
     }
 
-    /// Closes an open occurrence. If nothing is left of a one-time job, the job gets this stored status.
-    /// `follow` notifies those who wait for the end.
+    /// Closes an open occurrence. If nothing is left of a one-time job, the job gets this stored status. `follow`
+    /// notifies the jobs that wait for the end.
     pub(super) fn close(
         &mut self,
         id: OccurrenceId,

@@ -107,7 +107,7 @@ impl Auditor {
                     let state = self.occurrence(execution.occurrence)?.state;
                     rule!(
                         matches!(state, OccurrenceState::Running { is_asked_to_stop: true, .. }),
-                        "only what runs is asked to stop",
+                        "only a running execution is asked to stop",
                         "{verb} asked {execution}, which is {state:?}"
                     );
                 }
@@ -166,7 +166,7 @@ impl Auditor {
         }
         self.rescheduled(id);
         if skipped > 0 {
-            self.count("resumes that skip what fell due");
+            self.count("resumes that skip missed times");
         }
         self.count("jobs resumed");
         self.follow(id, false)?;
@@ -196,7 +196,7 @@ impl Auditor {
         let job = self.job_mut(id)?;
         job.waits_for.clear();
         for number in job.letters().collect::<Vec<_>>() {
-            self.bury(id, number, false)?;
+            self.set_dead_letter(id, number, false)?;
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Auditor {
         };
         rule!(
             is_right,
-            "an execution is cancelled as far as it has come",
+            "cancelling an execution depends on its state",
             "{execution} was answered {outcome:?}, it is {occurrence:?}"
         );
         if !is_open {
@@ -375,7 +375,7 @@ impl Auditor {
         self.announced(effects)
     }
 
-    /// A client was told that its verb took effect.
+    /// A client got the response that its verb took effect.
     pub fn acknowledged_verb(&mut self, id: JobId, verb: &Verb, controlled: &Controlled) -> AuditResult {
         let job = self.job(id)?;
         if let Verb::Update(update) = verb {
@@ -392,7 +392,7 @@ impl Auditor {
             let occurrence = self.occurrence(added.occurrence)?;
             rule!(
                 occurrence.attempt >= added.attempt,
-                "an acknowledged trigger or redrive is there",
+                "an acknowledged trigger or redrive exists",
                 "{added}: {occurrence:?}"
             );
         }

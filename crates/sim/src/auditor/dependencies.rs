@@ -42,7 +42,7 @@ impl Auditor {
     /// Something of a job has ended: its next occurrence may start, and its children learn of a success, or
     /// that none will come.
     pub(super) fn follow(&mut self, id: JobId, succeeded: bool) -> AuditResult {
-        self.next_in_line(id)?;
+        self.start_next_waiting(id)?;
         if !succeeded && !self.job(id)?.is_finished() {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Auditor {
             schedule.is_awaited = true;
         }
         for number in &job.open {
-            job.occurrences.get_mut(number).expect("what is open is there").is_awaited = true;
+            job.occurrences.get_mut(number).expect("an open occurrence exists").is_awaited = true;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Queues with a size limit: a submit that would enter a full queue at once is rejected, and only then.
-//! Nothing else is ever rejected for that reason: the other models require it to happen.
+//! Queues with a size limit: a submit that would enter a full queue at once is rejected, and only then. Nothing else
+//! may be rejected for that reason, because the other models require it to happen.
 
 use super::{AuditResult, AuditViolation, Auditor, rule};
 use punctual_core::job::JobSpec;
@@ -75,11 +75,11 @@ impl Auditor {
         unstarted.sum()
     }
 
-    /// A client was told that a queue is full.
-    pub fn told_full(&mut self, queue: &str, full: QueueFull) -> AuditResult {
+    /// A client got the response that a queue is full.
+    pub fn saw_full_queue(&mut self, queue: &str, full: QueueFull) -> AuditResult {
         rule!(
             self.refusals.contains(&(queue.to_owned(), full.depth, full.max_depth)),
-            "a client is refused only what the store has refused",
+            "a client sees only rejections that the store has made",
             "queue {queue}: {full:?} is none of {:?}",
             self.refusals
         );
@@ -101,7 +101,7 @@ impl Auditor {
                 (name, self.paused_queues.contains(name), settings, is_readmitting)
             })
             .collect();
-        rule!(got == expected, "queues are as they were left", "expected {expected:?}, got {got:?}");
+        rule!(got == expected, "queue settings are stored", "expected {expected:?}, got {got:?}");
         Ok(())
     }
 }

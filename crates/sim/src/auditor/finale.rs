@@ -57,7 +57,7 @@ impl Auditor {
         let paused: BTreeSet<&String> = contents.paused_queues.iter().map(|paused| &paused.queue).collect();
         rule!(
             paused.iter().copied().eq(&self.paused_queues),
-            "queues are paused as they were left",
+            "paused queues stay paused",
             "{paused:?} are paused, expected {:?}",
             self.paused_queues
         );
@@ -67,7 +67,7 @@ impl Auditor {
         self.compare_notes(&notes)?;
         let live: u64 =
             contents.depths.iter().map(|depth| depth.waiting + depth.queued + depth.running).sum();
-        rule!(live == 0, "nothing is live when all has finished", "{:?}", contents.depths);
+        rule!(live == 0, "nothing is live after all jobs have finished", "{:?}", contents.depths);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Auditor {
             let recorded = finished.iter().filter(|one| **one == status).count() as u64;
             rule!(
                 counted <= recorded,
-                "counters count what history has",
+                "counters match history",
                 "{counted} executions are counted as {status:?}, {recorded} are in history"
             );
         }
@@ -162,7 +162,7 @@ fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> AuditRe
     let first = got.iter().zip(&expected).find(|(got, expected)| got != expected);
     rule!(
         got == expected,
-        "history is what happened, latest first",
+        "history lists what happened, latest first",
         "job {id}: {} rows, expected {}, the first that differ are {first:?}",
         got.len(),
         expected.len()

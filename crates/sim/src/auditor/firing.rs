@@ -34,7 +34,7 @@ struct ExpectedFire {
     replaces: bool,
     /// How many occurrences were opened and then replaced by a later one before they started: they still
     /// count towards their owner's share.
-    gave_way: usize,
+    replaced: usize,
     cursors: Cursors,
     is_over: bool,
 }
@@ -96,7 +96,7 @@ impl Auditor {
                 let expected = SubmitOutcome::BadParent { parent: *parent, problem: *problem };
                 rule!(
                     *outcome == expected,
-                    "only jobs that are there and run once are depended on",
+                    "a dependency must be an existing one-time job",
                     "job {id} was answered {outcome:?}, expected {expected:?}"
                 );
                 self.count("submits refused for a parent");
@@ -281,13 +281,13 @@ impl Auditor {
         }
         if expected.replaces {
             if !self.job(id)?.open.is_empty() {
-                self.count("occurrences that give way");
+                self.count("occurrences replaced before their start");
             }
             self.stop_regular(id)?;
         }
         let mut fired = vec![];
         let spec = self.job(id)?.spec().clone();
-        (0..expected.gave_way).for_each(|_| {
+        (0..expected.replaced).for_each(|_| {
             self.place_by_share(&spec);
         });
         for one in opened {
@@ -408,8 +408,8 @@ fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp)
     let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
         crowd.decide_once(cursors.regular.unwrap_or(now));
         let cursors = Cursors { regular: None, ..cursors };
-        let OpenAtFire { fates, opened, replaces, gave_way, .. } = crowd;
-        return ExpectedFire { fates, opened, replaces, gave_way, cursors, is_over: true };
+        let OpenAtFire { fates, opened, replaces, replaced, .. } = crowd;
+        return ExpectedFire { fates, opened, replaces, replaced, cursors, is_over: true };
     };
     let mut walk = Walk {
         id,
@@ -427,9 +427,9 @@ fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp)
     walk.regular();
     walk.replay();
     let is_over = walk.is_spent() || walk.cursors.is_at_end();
-    let OpenAtFire { fates, opened, replaces, gave_way, .. } = walk.crowd;
+    let OpenAtFire { fates, opened, replaces, replaced, .. } = walk.crowd;
     let fates = walk.missed.into_iter().chain(fates).collect();
-    ExpectedFire { fates, opened, replaces, gave_way, cursors: walk.cursors, is_over }
+    ExpectedFire { fates, opened, replaces, replaced, cursors: walk.cursors, is_over }
 }
 
 impl Cursors {

@@ -6,22 +6,22 @@ use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan};
 use std::collections::BTreeSet;
 
-/// The follower's position, and what is still to be delivered.
+/// The follower's position, and the executions still to be delivered.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     cursor: u64,
-    untold: BTreeSet<ExecutionId>,
-    /// Executions that the page in flight shows to be missing for good.
+    undelivered: BTreeSet<ExecutionId>,
+    /// Executions that the page in flight shows to be missing permanently.
     missed: BTreeSet<ExecutionId>,
 }
 
 impl Auditor {
     pub(super) fn history_grew(&mut self, execution: ExecutionId) {
-        self.followed.untold.insert(execution);
+        self.followed.undelivered.insert(execution);
     }
 
     pub(super) fn history_forgot(&mut self, job: JobId) {
-        self.followed.untold.retain(|execution| execution.occurrence.job != job);
+        self.followed.undelivered.retain(|execution| execution.occurrence.job != job);
         self.followed.missed.retain(|execution| execution.occurrence.job != job);
     }
 
@@ -43,20 +43,20 @@ impl Auditor {
                 page.looked_to
             );
             place = event.place;
-            self.is_told_rightly(event)?;
+            self.event_matches(event)?;
         }
         rule!(
             page.items.len() <= limit && after <= page.looked_to && page.looked_to <= span.ends_at.max(after),
             "a page of history keeps to its bounds",
             "after {after}, at most {limit}: {page:?} in {span:?}"
         );
-        let told: BTreeSet<ExecutionId> = page.items.iter().map(|event| event.finished.id).collect();
+        let delivered: BTreeSet<ExecutionId> = page.items.iter().map(|event| event.finished.id).collect();
         self.followed.missed.clear();
-        for execution in self.followed.untold.clone() {
+        for execution in self.followed.undelivered.clone() {
             let occurrence = execution.occurrence;
             // Executions of a deleted job are delivered until the job is purged.
             if self.job(occurrence.job)?.is_purged {
-                self.followed.untold.remove(&execution);
+                self.followed.undelivered.remove(&execution);
             } else if self.is_retained(execution)? {
                 rule!(
                     span.begins_after > after,
@@ -67,7 +67,7 @@ impl Auditor {
                 self.count("ends that retention deleted before they were read");
             } else {
                 rule!(
-                    page.more || told.contains(&execution),
+                    page.more || delivered.contains(&execution),
                     "a follower reads every end",
                     "{execution} has ended and is not returned after {after}: {page:?}"
                 );
@@ -76,10 +76,10 @@ impl Auditor {
         Ok(())
     }
 
-    fn is_told_rightly(&mut self, event: &FinishedEvent) -> AuditResult {
+    fn event_matches(&mut self, event: &FinishedEvent) -> AuditResult {
         let id = event.finished.id;
         rule!(
-            self.followed.untold.contains(&id),
+            self.followed.undelivered.contains(&id),
             "a follower reads every end once",
             "{id} is returned at {} and was returned before, or never ended",
             event.place
@@ -108,11 +108,11 @@ impl Auditor {
     pub fn followed_to(&mut self, page: &FinishedPage) {
         self.followed.cursor = page.looked_to;
         for event in &page.items {
-            self.followed.untold.remove(&event.finished.id);
+            self.followed.undelivered.remove(&event.finished.id);
             self.count("ends read by a follower");
         }
         for execution in std::mem::take(&mut self.followed.missed) {
-            self.followed.untold.remove(&execution);
+            self.followed.undelivered.remove(&execution);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Limiter {
     }
 }
 
-/// What is known of limits, besides the wait lists.
+/// The model of limits, besides the wait lists.
 #[derive(Debug, Default)]
 pub(super) struct AuditedLimiters {
     /// Every limiter that was ever used, by the name of its wait list.
@@ -123,13 +123,13 @@ impl Auditor {
 
     /// Whether nothing passes the limits of a queue: a paused queue uses none of them, and during a
     /// re-admission the order is not known yet.
-    fn holds_its_lines(&self, queue: &str) -> bool {
+    fn is_holding_wait_lists(&self, queue: &str) -> bool {
         self.paused_queues.contains(queue) || self.limiters.readmission.contains_key(queue)
     }
 
     /// How many more may pass now.
     fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, AuditViolation> {
-        if self.holds_its_lines(&limiter.queue) {
+        if self.is_holding_wait_lists(&limiter.queue) {
             return Ok(0);
         }
         let limit = self.limit_of(limiter);
@@ -182,7 +182,7 @@ impl Auditor {
     }
 
     /// Whether an execution passes without waiting.
-    fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, AuditViolation> {
+    fn passes(&mut self, limiter: &Limiter) -> Result<bool, AuditViolation> {
         self.limiters.known.entry(limiter.wait_list()).or_insert_with(|| limiter.clone());
         let is_free = self.wait_list(limiter).is_empty() && self.room(limiter, self.at)? > 0;
         if self.paused_queues.contains(&limiter.queue) {
@@ -203,10 +203,10 @@ impl Auditor {
         occurrence.state = OccurrenceState::Waiting(Gates::NONE);
         self.placed(id);
         let (wait_list, passed) = match key {
-            Some(key) if !self.goes_through(&key)? => (Some(key), None),
+            Some(key) if !self.passes(&key)? => (Some(key), None),
             key => (self.behind_queue(id)?, key),
         };
-        self.stands(id, wait_list, passed)
+        self.set_wait_list(id, wait_list, passed)
     }
 
     /// The limiter of its queue on whose wait list an occurrence must wait after it has passed the limit of
@@ -214,12 +214,12 @@ impl Auditor {
     fn behind_queue(&mut self, id: OccurrenceId) -> Result<Option<Limiter>, AuditViolation> {
         let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
         let is_limited = self.limit_of(&of_queue) != Limit::default();
-        Ok(if is_limited && !self.goes_through(&of_queue)? { Some(of_queue) } else { None })
+        Ok(if is_limited && !self.passes(&of_queue)? { Some(of_queue) } else { None })
     }
 
     /// Puts the occurrence on a wait list, or on none, and records that it has passed the limit of its key if
     /// there is one.
-    fn stands(
+    fn set_wait_list(
         &mut self,
         id: OccurrenceId,
         wait_list: Option<Limiter>,
@@ -257,7 +257,7 @@ impl Auditor {
     }
 
     /// Unstarted executions of a job go through the limits again when the job moves to another queue or key.
-    pub(super) fn takes_place_again(&mut self, job: JobId) -> AuditResult {
+    pub(super) fn readmit_job(&mut self, job: JobId) -> AuditResult {
         let key = self.key_of(job)?;
         let of_queue = Limiter::of_queue(&self.job(job)?.spec().queue);
         let of_queue = Some(of_queue).filter(|limiter| self.limit_of(limiter) != Limit::default());
@@ -278,7 +278,7 @@ impl Auditor {
             (occurrence.state, occurrence.limiter, occurrence.wait_list) = is.clone();
             if is != was {
                 self.placed(id);
-                self.count("executions that change their place on a wait list");
+                self.count("executions that move to another wait list");
                 if let Some(wait_list) = wait_list {
                     self.limiters.known.entry(wait_list.wait_list()).or_insert_with(|| wait_list.clone());
                     self.joined(wait_list.wait_list());
@@ -357,12 +357,12 @@ impl Auditor {
         self.starts(limiter)?;
         let passed = Some(limiter.clone()).filter(|limiter| limiter.key.is_some());
         let wait_list = if passed.is_some() { self.behind_queue(id)? } else { None };
-        self.stands(id, wait_list, passed)
+        self.set_wait_list(id, wait_list, passed)
     }
 
     /// When time alone makes room.
     fn opens_at(&self, limiter: &Limiter) -> Result<Option<Timestamp>, AuditViolation> {
-        if self.holds_its_lines(&limiter.queue) {
+        if self.is_holding_wait_lists(&limiter.queue) {
             return Ok(None);
         }
         let limit = self.limit_of(limiter);
@@ -395,7 +395,7 @@ impl Auditor {
     }
 
     /// Checks a page of all wait lists.
-    pub fn read_lines(
+    pub fn read_wait_lists(
         &mut self,
         after: Option<LimiterId>,
         limit: usize,
@@ -423,7 +423,7 @@ impl Auditor {
     }
 
     /// Without faults, nothing stays for long on a wait list that has room.
-    pub fn no_stuck_lines(&mut self) -> AuditResult {
+    pub fn no_stuck_wait_lists(&mut self) -> AuditResult {
         let now = self.now;
         let waited_in: BTreeSet<Limiter> =
             self.all_open().filter_map(|(_, one)| one.wait_list.clone()).collect();

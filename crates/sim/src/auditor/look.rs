@@ -49,7 +49,7 @@ impl Auditor {
             LookOutcome::Expired(effects) => {
                 rule!(
                     is_current && is_expired,
-                    "only what has passed its expiry before it started expires",
+                    "only an unstarted execution past its expiry expires",
                     "{id}.{} expired at {at} while it was {state:?} until {look_at:?}",
                     look.attempt
                 );
@@ -101,12 +101,12 @@ impl Auditor {
         due: &[Due],
     ) -> AuditResult {
         let got: BTreeSet<(Timestamp, DueKind)> = due.iter().map(|due| (due.at, due.what)).collect();
-        rule!(got.len() == due.len(), "what is due is read once", "{due:?}");
+        rule!(got.len() == due.len(), "every due time is read once", "{due:?}");
         let expected = self.all_due(segments, until);
         if expected.len() < limit {
             rule!(
                 got == expected,
-                "all that is due is read, and nothing else",
+                "a read returns all due times and nothing else",
                 "until {until}: expected {expected:?}, got {got:?}"
             );
         }

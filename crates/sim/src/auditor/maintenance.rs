@@ -40,7 +40,7 @@ impl Auditor {
         );
         rule!(
             retained.history == old && (retained.logs, retained.requests) == (0, 0),
-            "history is kept for as long as it should be and no longer",
+            "history is deleted exactly when its retention time ends",
             "before {}: {old} are old, {retained:?} went",
             horizon.history
         );
@@ -63,7 +63,7 @@ impl Auditor {
         };
         self.grants.retain(|(execution, _), _| !is_past(&execution.occurrence));
         self.runs.retain(|(execution, _), _| !is_past(&execution.occurrence));
-        self.untold.retain(|lease, _| !is_past(&lease.execution.occurrence));
+        self.undelivered.retain(|lease, _| !is_past(&lease.execution.occurrence));
         self.held.retain(|lease, _| !is_of(&lease.execution.occurrence));
         self.returned.retain(|lease, _| !is_of(&lease.execution.occurrence));
         self.saved.retain(|(execution, _), _| !is_past(&execution.occurrence));

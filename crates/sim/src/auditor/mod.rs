@@ -101,10 +101,10 @@ pub struct Auditor {
     at: Timestamp,
     /// The effects of the current verb.
     fresh: announced::ExpectedEffects,
-    /// Transactions overlap, as on a database server: each sees what was committed when it read, and claims
-    /// pass over rows that others have locked.
+    /// Transactions overlap, as on a database server: each sees everything that was committed when it read, and
+    /// claims skip rows that others have locked.
     is_overlapping: bool,
-    /// What was committed up to this time, the current transaction has seen.
+    /// The current transaction has seen everything that was committed up to this time.
     seen_until: Option<Timestamp>,
     paused_queues: BTreeSet<String>,
     /// When queues were last paused.
@@ -130,7 +130,7 @@ pub struct Auditor {
     history_kept: Duration,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     /// Leases that the worker does not know yet, with the time of the grant.
-    untold: BTreeMap<LeaseRef, Timestamp>,
+    undelivered: BTreeMap<LeaseRef, Timestamp>,
     /// Leases that workers know and have neither started nor returned, with the time at which they arrived.
     held: BTreeMap<LeaseRef, Timestamp>,
     /// Leases that workers have returned.
@@ -320,7 +320,7 @@ impl Auditor {
         &self.coverage
     }
 
-    /// A client was told that its job is stored.
+    /// A client got the response that its job is stored.
     pub fn acknowledged(&mut self, job: JobId) -> AuditResult {
         rule!(self.jobs.contains_key(&job), "an acknowledged job exists", "job {job} was never stored");
         self.count("submits acknowledged");
@@ -342,7 +342,7 @@ impl Auditor {
                 text += &format!("job {id} {:?} has still to fire {schedule:?}; ", job.mark);
             }
             if job.is_finished() && job.mark == StoredStatus::Deleted && !job.is_purged {
-                text += &format!("job {id} is deleted and still there; ");
+                text += &format!("job {id} is deleted and still exists; ");
             }
             for number in &job.open {
                 let occurrence = &job.occurrences[number];

@@ -44,7 +44,7 @@ impl Auditor {
         let expected = (session.state == SessionState::Live).then_some(ordered);
         rule!(
             *outcome == expected,
-            "a session does what it is ordered to, unless it drains or is gone",
+            "a session obeys an order unless it drains or no longer exists",
             "session {id}, {:?} and {:?}, was ordered to {order:?}: expected {expected:?}, got {outcome:?}",
             session.state,
             session.mode
@@ -55,7 +55,7 @@ impl Auditor {
             (session.mode, session.mode_since) = (mode, now);
         }
         self.count(match (expected, order) {
-            (None, _) => "orders to sessions that are gone",
+            (None, _) => "orders to sessions that no longer exist",
             (Some(Err(_)), _) => "orders refused by a draining session",
             (_, SessionOrder::Pause) => "sessions paused",
             (_, SessionOrder::Resume) => "sessions resumed",
@@ -108,7 +108,7 @@ impl Auditor {
     }
 
     /// Without faults, a draining session leaves, and no work stays queued next to a poll that may have it.
-    pub fn no_idle_hands(&mut self) -> AuditResult {
+    pub fn no_idle_polls(&mut self) -> AuditResult {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         for (id, session) in self.there().filter(|(_, session)| session.mode == SessionMode::Draining) {
             let since = session.mode_since.max(calm_since.plus(SETTLING));

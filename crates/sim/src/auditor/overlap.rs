@@ -37,7 +37,7 @@ pub(super) struct OpenAtFire {
     /// The open occurrences are replaced.
     pub replaces: bool,
     /// How many occurrences of this fire were replaced by a later one.
-    pub gave_way: usize,
+    pub replaced: usize,
 }
 
 impl OpenAtFire {
@@ -61,7 +61,7 @@ impl OpenAtFire {
             opened: vec![],
             fates: vec![],
             replaces: false,
-            gave_way: 0,
+            replaced: 0,
         }
     }
 
@@ -72,11 +72,11 @@ impl OpenAtFire {
         let others_behind = self.behind - self.replayed_behind;
         // If all of them wait, the first one waits for a replayed one.
         let is_delayed = self.replayed > 0 && others > 0 && others == others_behind;
-        let in_line = if is_delayed { others_behind - 1 } else { others_behind };
+        let waiting = if is_delayed { others_behind - 1 } else { others_behind };
         let is_alone = self.policy != OverlapPolicy::Allow;
         match self.policy {
             OverlapPolicy::Skip if others > 0 => self.skip(nominal, SkipReason::Overlap),
-            OverlapPolicy::Queue if others > 0 && in_line >= self.limit => {
+            OverlapPolicy::Queue if others > 0 && waiting >= self.limit => {
                 self.skip(nominal, SkipReason::Overlap);
             }
             OverlapPolicy::Replace => self.replace(nominal),
@@ -131,11 +131,11 @@ impl OpenAtFire {
             return self.skip(nominal, SkipReason::Overlap);
         }
         let is_behind = match self.opened.pop() {
-            Some(given_way) => {
-                self.gave_way += 1;
-                self.fates.retain(|(time, _)| *time != given_way.nominal);
-                self.skip(given_way.nominal, SkipReason::Overlap);
-                given_way.is_behind
+            Some(replaced) => {
+                self.replaced += 1;
+                self.fates.retain(|(time, _)| *time != replaced.nominal);
+                self.skip(replaced.nominal, SkipReason::Overlap);
+                replaced.is_behind
             }
             None => {
                 self.replaces = true;
@@ -199,10 +199,10 @@ impl Auditor {
 
     /// The end of one occurrence lets the first waiting one start, if nothing else blocks it. Replayed ones
     /// start after the others.
-    pub(super) fn next_in_line(&mut self, id: JobId) -> AuditResult {
+    pub(super) fn start_next_waiting(&mut self, id: JobId) -> AuditResult {
         let job = self.job(id)?;
-        let is_in_line = |number: &u32| job.occurrences[number].is_behind(Gate::Overlap);
-        if job.open.iter().all(is_in_line)
+        let is_waiting = |number: &u32| job.occurrences[number].is_behind(Gate::Overlap);
+        if job.open.iter().all(is_waiting)
             && let Some(first) =
                 job.open.iter().copied().min_by_key(|number| (job.occurrences[number].is_replayed, *number))
         {

@@ -34,7 +34,7 @@ pub struct Return {
 
 impl Auditor {
     /// A worker returns unstarted executions, because it drains or has held them for too long.
-    pub fn gives_back(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> AuditResult {
+    pub fn returns_leases(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> AuditResult {
         let since = self.now;
         for lease in leases {
             rule!(
@@ -104,7 +104,7 @@ impl Auditor {
             let is_held = self.holds(session, lease)?;
             rule!(
                 !is_held || self.now <= found_by.max(since.plus(ORPHANS_FOUND)),
-                "what was returned can be claimed again",
+                "a returned execution becomes claimable again",
                 "{lease:?} was returned at {since}, and session {session} still holds it"
             );
             if !is_held && let Some(returned) = self.returned.get_mut(&lease) {
@@ -121,8 +121,8 @@ impl Auditor {
         model.capacity = model.capacity.max(poll.capacity);
     }
 
-    /// A worker learns what it was granted.
-    pub fn told(&mut self, poll: &Poll, assignments: &[Assignment]) -> AuditResult {
+    /// A worker receives its assignments.
+    pub fn got_assignments(&mut self, poll: &Poll, assignments: &[Assignment]) -> AuditResult {
         for assignment in assignments {
             let lease = (assignment.execution, assignment.epoch);
             rule!(
@@ -132,7 +132,7 @@ impl Auditor {
                 poll.session,
                 self.grants.get(&lease)
             );
-            self.untold.remove(&assignment.lease());
+            self.undelivered.remove(&assignment.lease());
             self.held.insert(assignment.lease(), self.now);
         }
         Ok(())
@@ -143,12 +143,12 @@ impl Auditor {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let found_by = calm_since.plus(SETTLING).plus(ORPHANS_FOUND);
         self.nothing_is_stranded(found_by)?;
-        let untold: Vec<(LeaseRef, Timestamp)> =
-            self.untold.iter().map(|(lease, granted_at)| (*lease, *granted_at)).collect();
-        for (lease, granted_at) in untold {
+        let undelivered: Vec<(LeaseRef, Timestamp)> =
+            self.undelivered.iter().map(|(lease, granted_at)| (*lease, *granted_at)).collect();
+        for (lease, granted_at) in undelivered {
             let held = self.holds(self.grants[&(lease.execution, lease.epoch)], lease)?;
             if !held {
-                self.untold.remove(&lease);
+                self.undelivered.remove(&lease);
             }
             let late = self.now > found_by.max(granted_at.plus(ORPHANS_FOUND));
             rule!(
@@ -166,7 +166,7 @@ impl Auditor {
         turn: u64,
         assignment: &Assignment,
     ) -> AuditResult {
-        self.untold.insert(assignment.lease(), self.now);
+        self.undelivered.insert(assignment.lease(), self.now);
         let model = self.polls.entry((session, turn)).or_default();
         model.granted += 1;
         rule!(

@@ -108,7 +108,7 @@ impl Auditor {
             _ if self.has_too_many(&of_queue)? => of_queue,
             _ => return Ok(()),
         };
-        self.count("executions returned that have lost their place");
+        self.count("executions returned to a tighter limit");
         self.goes_back(id, key, wait_list.clone())?;
         self.joined(wait_list.wait_list());
         Ok(())

@@ -101,15 +101,15 @@ impl Auditor {
                 self.occurrence(*id)
             );
             if *was_there {
-                self.bury(id.job, id.number, false)?;
+                self.set_dead_letter(id.job, id.number, false)?;
                 self.count("dead letters discarded");
             }
         }
         Ok(())
     }
 
-    /// Whether a closed occurrence leaves a dead letter.
-    pub(super) fn bury(&mut self, job: JobId, number: u32, dead: bool) -> AuditResult {
+    /// Records whether a closed occurrence leaves a dead letter.
+    pub(super) fn set_dead_letter(&mut self, job: JobId, number: u32, dead: bool) -> AuditResult {
         self.occurrence_mut(job.occurrence(number))?.0.state = OccurrenceState::Closed { dead };
         if !dead {
             self.forget_notes(job.occurrence(number));

@@ -9,7 +9,7 @@ pub(super) struct RequestModel {
     fingerprint: [u8; 32],
     at: Timestamp,
     seed: u64,
-    /// With the true time of the answer.
+    /// With the true time of the response.
     answer: Option<(StoredAnswer, Timestamp)>,
 }
 
@@ -46,7 +46,7 @@ impl Auditor {
     pub fn request_answered(&mut self, request: &RequestKey, answer: &StoredAnswer) -> AuditResult {
         let now = self.now;
         let known = self.requests.get_mut(request);
-        rule!(known.is_some(), "only what was begun is answered", "{request:?}");
+        rule!(known.is_some(), "only a request that was begun is answered", "{request:?}");
         if let Some(known) = known {
             known.answer = Some((answer.clone(), now));
         }

@@ -1,7 +1,7 @@
 //! Physical runs of handlers: none without a lease, none after it, no two of one occurrence at once.
 //!
-//! A node that is stopped and resumed cannot know at once that its lease is gone: its runs are excused while
-//! it is paused and for a moment after, and must have ended by then.
+//! A node that is stopped and resumed cannot know at once that its lease is gone. Its runs are excused while it is
+//! paused and for a moment after; they must have ended by then.
 
 use super::{AuditResult, Auditor, rule};
 use punctual_core::ids::{Epoch, ExecutionId, SessionId};
@@ -9,7 +9,7 @@ use punctual_core::ports::{Assignment, LeaseRef};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How long after it is resumed a node may still run what it has lost.
+/// How long after it is resumed a node may still run executions that it has lost.
 pub const RESUME_GRACE: Duration = Duration::from_millis(200);
 /// How much longer than its timeout a run may last.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ impl Auditor {
             let first = self.occurrence(id)?.first_of_drive;
             let earlier =
                 self.runs.range((id.attempt(first), Epoch(0))..=(id.attempt(u32::MAX), Epoch(u32::MAX)));
-            // A snooze is no failure: the same attempt comes again.
+            // A snooze is no failure: the same attempt runs again.
             let earlier = earlier.filter(|(_, run)| run.end != Some(RunEnd::Snoozed));
             let earlier: Vec<ExecutionId> = earlier.map(|((execution, _), _)| *execution).collect();
             rule!(
@@ -168,7 +168,7 @@ impl Auditor {
             let live = self.holds(session, LeaseRef { execution, epoch })?;
             rule!(
                 live,
-                "a resumed node stops what it has lost",
+                "a resumed node stops executions that it has lost",
                 "{execution} {epoch:?} still runs on node {node} without its lease"
             );
         }

@@ -59,7 +59,7 @@ impl Auditor {
                     if beat.beat > session.beat {
                         (session.beat, session.beaten_at) = (beat.beat, true_now);
                     }
-                    self.told_to_stop(beat.session, cancel)?;
+                    self.stop_requests_are_complete(beat.session, cancel)?;
                     if drains_by_itself {
                         self.count("sessions that announce that they drain");
                     }
@@ -73,7 +73,7 @@ impl Auditor {
     }
 
     /// A heartbeat response lists exactly the executions that the session holds and should stop.
-    fn told_to_stop(&mut self, session: SessionId, cancel: &[LeaseRef]) -> AuditResult {
+    fn stop_requests_are_complete(&mut self, session: SessionId, cancel: &[LeaseRef]) -> AuditResult {
         let mut expected = BTreeSet::new();
         for id in self.leased_to(session) {
             let occurrence = self.occurrence(id)?;
@@ -82,18 +82,18 @@ impl Auditor {
                     .insert(LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch });
             }
         }
-        let told: BTreeSet<LeaseRef> = cancel.iter().copied().collect();
-        let mut is_right = expected.is_subset(&told) && (told == expected || self.is_overlapping);
-        for lease in told.difference(&expected) {
+        let requested: BTreeSet<LeaseRef> = cancel.iter().copied().collect();
+        let mut is_right = expected.is_subset(&requested) && (requested == expected || self.is_overlapping);
+        for lease in requested.difference(&expected) {
             // It ended after the transaction had read it.
             is_right &= !self.holds(session, *lease)?;
         }
         rule!(
             is_right,
             "a worker gets the executions that it is to stop",
-            "session {session} got {told:?}, asked for is {expected:?}"
+            "session {session} got {requested:?}, asked for is {expected:?}"
         );
-        if !told.is_empty() {
+        if !requested.is_empty() {
             self.count("workers asked to stop something");
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Auditor {
         let expected: Vec<_> = live.map(|(id, session)| (*id, session.beat, session.mode)).collect();
         rule!(
             got == expected,
-            "all live sessions are read once, with their counts and what they were ordered to be",
+            "all live sessions are read once, with their counters and modes",
             "expected {expected:?}, got {got:?}"
         );
         Ok(())

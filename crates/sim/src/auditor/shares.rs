@@ -24,7 +24,7 @@ pub(super) struct ClaimPlace {
     pub rank_us: i64,
     /// When it became ready.
     pub ready_at: Timestamp,
-    /// By how much its rank may be higher, where each node keeps shares of its own.
+    /// By how much its rank may be higher, if each node keeps its own shares.
     lag_us_max: i64,
 }
 
@@ -76,12 +76,12 @@ pub(super) fn goes_before(goes: (ExecutionId, ClaimPlace), stays: (ExecutionId, 
     let ((first, place), (second, behind)) = (goes, stays);
     rule!(
         place.rank_us <= behind.rank_us,
-        "what ranks first goes first",
+        "the first in rank is claimed first",
         "{first} at {place:?} went before {second} at {behind:?}"
     );
     rule!(
         place.ready_at <= behind.ready_at.plus(PASSED_OVER_MAX),
-        "nothing is bypassed for longer than the bound",
+        "no execution is bypassed for longer than the bound",
         "{first}, ready at {}, went before {second}, ready at {}",
         place.ready_at,
         behind.ready_at

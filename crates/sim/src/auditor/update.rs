@@ -39,7 +39,7 @@ impl Auditor {
         let is_continued = is_moved && job.continues_under(&old, &new);
         let postponed =
             job.unstarted().filter(|_| is_moved && has_fired && new.settings.schedule.is_one_shot());
-        let begins = is_moved && !is_continued && postponed.is_none() && job.begins_anew(&new, at);
+        let begins = is_moved && !is_continued && postponed.is_none() && job.has_new_times(&new, at);
         if begins && let Some(refusal) = self.revival_refusal(id)? {
             return Ok(Err(refusal));
         }
@@ -62,14 +62,14 @@ impl Auditor {
         match postponed {
             Some(number) => self.postpone(id, number)?,
             None if is_continued => skipped = self.job_mut(id)?.continue_life(id)?,
-            None if is_moved => skipped = self.begin_anew(id, begins, since)?,
+            None if is_moved => skipped = self.begin_new_schedule(id, begins, since)?,
             None => {}
         }
         let place = |spec: &JobSpec| {
             (spec.queue.clone(), spec.job_type.clone(), spec.settings.concurrency_key.clone())
         };
         if place(&old) != place(&new) {
-            self.takes_place_again(id)?;
+            self.readmit_job(id)?;
         }
         self.rescheduled(id);
         self.count(if is_moved { "updates of a schedule" } else { "updates" });
@@ -144,7 +144,12 @@ impl Auditor {
     }
 
     /// Returns how many missed times of the old schedule are not replayed any more.
-    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<u64, AuditViolation> {
+    fn begin_new_schedule(
+        &mut self,
+        id: JobId,
+        begins: bool,
+        since: Timestamp,
+    ) -> Result<u64, AuditViolation> {
         let now = self.now;
         let job = self.job_mut(id)?;
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
@@ -175,8 +180,8 @@ impl JobModel {
         }
     }
 
-    /// Continues with other settings of the same times: what is neither fired nor skipped stays so, unless
-    /// missed times are skipped from now on, or all runs are used. Returns how many are not replayed any more.
+    /// Continues with other settings of the same times. Pending times stay pending, unless missed times are skipped
+    /// from now on or all runs are used. Returns how many are not replayed any more.
     fn continue_life(&mut self, id: JobId) -> Result<u64, AuditViolation> {
         let new = self.spec().settings.schedule.clone();
         let (Schedule::Recurring(recurring), Some(schedule), Some(life)) =
@@ -238,7 +243,7 @@ impl JobModel {
     }
 
     /// Whether a new schedule has anything to fire from now on: earlier runs of the job count.
-    fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
+    fn has_new_times(&self, new: &JobSpec, at: Timestamp) -> bool {
         let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
         let fired = self.runs();
         let since = self.changed_at(at);
