@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// By location: why the entry is malformed, and what happens to it.
-pub(crate) type Odd = BTreeMap<String, String>;
+pub(crate) type MalformedEntries = BTreeMap<String, String>;
 
 #[derive(Debug, Default)]
-pub(crate) struct PassedOver(Mutex<Odd>);
+pub(crate) struct MalformedEntryLog(Mutex<MalformedEntries>);
 
-impl PassedOver {
+impl MalformedEntryLog {
     /// Records the findings of one scan. Logs those that the previous scan did not find, including entries
     /// that have reappeared.
-    pub fn found(&self, malformed: Odd) {
+    pub fn found(&self, malformed: MalformedEntries) {
         let before = {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *known, malformed.clone())

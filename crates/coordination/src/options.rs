@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_have_places_of_their_own_below_a_prefix() {
+    fn clusters_have_separate_locations_below_a_prefix() {
         for (text, shown) in [
             ("store", "store"),
             ("etcd://a", "etcd://a:2379/punctual/7f"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_reads_as_it_is_meant_and_shows_no_password() {
+    fn a_url_is_parsed_and_shown_without_its_password() {
         for (text, shown) in [
             ("store", "store"),
             ("etcd://a", "etcd://a:2379/punctual"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_would_be_right() {
+    fn errors_name_the_problem_and_the_fix() {
         for (text, words) in [
             ("", "must be store"),
             ("etcd", "etcd://HOST:2379"),

@@ -4,7 +4,7 @@
 //! count: no clock of a database or of another node matters.
 
 use crate::entered::{Entered, check_card};
-use crate::malformed::{Odd, PassedOver};
+use crate::malformed::{MalformedEntries, MalformedEntryLog};
 use async_trait::async_trait;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{
@@ -21,7 +21,7 @@ pub struct StoreCoordination {
     clock: Arc<dyn Clock>,
     watch: Mutex<Watch<MemberId>>,
     entered: Entered,
-    passed_over: PassedOver,
+    malformed_log: MalformedEntryLog,
 }
 
 impl StoreCoordination {
@@ -31,7 +31,7 @@ impl StoreCoordination {
             clock,
             watch: Mutex::default(),
             entered: Entered::default(),
-            passed_over: PassedOver::default(),
+            malformed_log: MalformedEntryLog::default(),
         }
     }
 
@@ -77,11 +77,11 @@ impl Coordination for StoreCoordination {
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let mut entries = self.membership_table.entries().await.map_err(failed)?;
-        self.passed_over.found(malformed(&entries));
-        let in_the_way: Vec<MalformedRow> =
+        self.malformed_log.found(malformed(&entries));
+        let blocking: Vec<MalformedRow> =
             entries.malformed.iter().filter(|row| row.is_in_the_way()).cloned().collect();
-        if !in_the_way.is_empty() {
-            self.membership_table.clear_rows(in_the_way).await.map_err(failed)?;
+        if !blocking.is_empty() {
+            self.membership_table.clear_rows(blocking).await.map_err(failed)?;
             entries = self.membership_table.entries().await.map_err(failed)?;
         }
         let silent = self.silent(&entries);
@@ -135,8 +135,8 @@ fn ghosts(entries: &Entries) -> BTreeSet<MemberId> {
     entries.held.iter().map(|(_, holder)| holder).filter(is_ghost).cloned().collect()
 }
 
-fn malformed(entries: &Entries) -> Odd {
-    let told = |row: &MalformedRow| {
+fn malformed(entries: &Entries) -> MalformedEntries {
+    let describe = |row: &MalformedRow| {
         let (table, cleared) = match row.table {
             MembershipTableName::Members => ("cluster_members", "it is removed"),
             MembershipTableName::Leases => ("cluster_leases", "it is freed"),
@@ -144,7 +144,7 @@ fn malformed(entries: &Entries) -> Odd {
         let becomes = if row.is_in_the_way() { cleared } else { "it is left unchanged; remove the row" };
         (format!("{table}: {}", row.key), format!("{}; {becomes}", row.why))
     };
-    entries.malformed.iter().map(told).collect()
+    entries.malformed.iter().map(describe).collect()
 }
 
 fn roster(entries: Entries) -> Roster {
@@ -169,7 +169,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_member_is_named_with_the_machine_that_it_says_it_is_on() {
+    fn a_member_is_logged_with_its_host() {
         let row = |id: &str, card: String| {
             let id = MemberId::new(id).unwrap();
             MemberRow { id, beat: 1, ttl: Duration::from_secs(3), card }

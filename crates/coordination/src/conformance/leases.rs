@@ -31,12 +31,12 @@ pub async fn one_of_many_contenders_holds_each_lease(stage: Stage) {
             }
         }
         assert_eq!(holders.len(), all_names().len(), "each has one holder");
-        let told = |(name, take): &(LeaseName, Take)| match take {
+        let record = |(name, take): &(LeaseName, Take)| match take {
             Take::HeldBy(holder) => assert_eq!(*holder, id(holders[name].0), "{name}"),
             Take::Held(_) => {}
-            Take::GivenUp => panic!("somebody was given up"),
+            Take::GivenUp => panic!("a member was evicted"),
         };
-        answers.iter().flatten().for_each(told);
+        answers.iter().flatten().for_each(record);
         let expected = holders
             .iter()
             .map(|(name, (number, epoch))| (HeldLease { name: *name, epoch: *epoch }, id(*number)));
@@ -57,7 +57,7 @@ pub async fn many_names_are_taken_at_once_and_kept_in_their_epochs(stage: Stage)
     let taken = stage.take(0, &all_names()).await;
     assert_eq!(taken[..3], vec![Take::HeldBy(id(1)); 3]);
     assert!(taken[3..].iter().all(|take| epoch_of(take).is_some()), "{taken:?}");
-    assert_eq!(stage.take(0, &all_names()).await, taken, "asking again changes nothing");
+    assert_eq!(stage.take(0, &all_names()).await, taken, "repeating the call changes nothing");
     assert_eq!(stage.hold(1, &names(3)).await, some);
     assert_eq!(stage.take(0, &[]).await, []);
     assert_eq!(stage.look(2).await.held.len(), all_names().len());
@@ -65,7 +65,7 @@ pub async fn many_names_are_taken_at_once_and_kept_in_their_epochs(stage: Stage)
 
 pub async fn epochs_rise_with_every_holder(stage: Stage) {
     let mut last = vec![LeaseEpoch(0); 3];
-    // Members join and leave in every way that needs no passing of time, also through another door.
+    // Members join and leave in every way that needs no passing of time, also through another connection.
     for start in 0..6 {
         stage.join(start).await;
         for _ in 0..2 {
@@ -101,7 +101,7 @@ pub async fn a_stale_release_is_harmless(stage: Stage) {
     let stale = stage.hold(0, &names(2)).await;
     assert_eq!(stage.release(0, &stale).await, [true; 2]);
     let current = stage.hold(1, &names(2)).await;
-    assert_eq!(stage.release(0, &stale).await, [false; 2], "it is another's");
+    assert_eq!(stage.release(0, &stale).await, [false; 2], "another member holds it");
     assert_eq!(stage.release(0, &current).await, [false; 2], "whatever epoch it names");
     assert_eq!(stage.release(1, &stale).await, [false; 2], "not in this epoch");
     let held: Vec<HeldLease> = stage.look(2).await.held.into_iter().map(|(lease, _)| lease).collect();

@@ -5,7 +5,7 @@ use punctual_core::limits::MEMBER_CARD_BYTES_MAX;
 use punctual_core::ports::{CoordinationError, Joining, Member, Roster, Standing};
 
 pub async fn a_member_is_seen_with_its_card_until_it_leaves(stage: Stage) {
-    assert_eq!(stage.look(0).await, Roster::default(), "nobody is there");
+    assert_eq!(stage.look(0).await, Roster::default(), "a new cluster has no members");
     stage.join(1).await;
     stage.join(0).await;
     let member = |number| Member { id: id(number), card: card(number) };
@@ -25,7 +25,7 @@ pub async fn joining_twice_is_joining_once(stage: Stage) {
     assert_eq!(stage.door(0).join(again).await, Ok(Standing::Alive));
     let roster = stage.look(1).await;
     assert_eq!(roster.members, [Member { id: id(0), card: "another".to_owned() }]);
-    assert_eq!(roster.held.len(), 2, "what it holds, it keeps");
+    assert_eq!(roster.held.len(), 2, "it keeps its leases");
     assert_eq!(stage.hold(0, &names(2)).await, held);
 }
 

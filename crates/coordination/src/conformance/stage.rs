@@ -26,7 +26,7 @@ pub enum Time {
     Driven(Arc<dyn DrivenTime>),
 }
 
-/// A clock that stands still for all connections until it is moved.
+/// A clock that does not advance for all connections until it is moved.
 pub trait DrivenTime: Send + Sync {
     fn pass(&self, duration: Duration);
 }
@@ -93,20 +93,20 @@ impl Stage {
                 for number in beating {
                     assert_eq!(self.beat(*number).await, Standing::Alive);
                 }
-                assert!(self.ids(observer).await.contains(&id(silent)), "it has a moment left");
+                assert!(self.ids(observer).await.contains(&id(silent)), "its time to live has not passed");
                 time.pass(Duration::from_micros(1));
-                assert!(!self.ids(observer).await.contains(&id(silent)), "its time is over");
+                assert!(!self.ids(observer).await.contains(&id(silent)), "its time to live has passed");
             }
             Time::Real => {
                 let deadline = Instant::now() + PATIENCE;
                 while self.ids(silent + 1).await.contains(&id(silent)) {
-                    assert!(Instant::now() < deadline, "member {silent} is never given up");
+                    assert!(Instant::now() < deadline, "member {silent} is never evicted");
                     for number in beating {
                         assert_eq!(self.beat(*number).await, Standing::Alive);
                     }
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
-                assert!(sent_at.elapsed() >= self.ttl, "given up after {:?} already", sent_at.elapsed());
+                assert!(sent_at.elapsed() >= self.ttl, "evicted after {:?} already", sent_at.elapsed());
             }
         }
     }

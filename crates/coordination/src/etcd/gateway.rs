@@ -73,9 +73,9 @@ pub enum EtcdRefusal {
     /// The user or the password is wrong, or the user lacks a permission.
     Denied(String),
     /// No host has executed it; the error of each.
-    Away(String),
+    Unavailable(String),
     /// The answer was malformed.
-    Odd(String),
+    Malformed(String),
 }
 
 /// gRPC status codes.
@@ -116,7 +116,7 @@ impl Gateway {
 
     pub async fn transact(&self, transaction: &EtcdTransaction) -> Result<TransactionResult, EtcdRefusal> {
         let body = self.call("/v3/kv/txn", &transaction.body()).await?;
-        wire::answer(&body).ok_or_else(|| EtcdRefusal::Odd("to a transaction".to_owned()))
+        wire::answer(&body).ok_or_else(|| EtcdRefusal::Malformed("to a transaction".to_owned()))
     }
 
     pub async fn grant(&self, lease: i64, seconds: i64) -> Result<(), EtcdRefusal> {
@@ -129,7 +129,8 @@ impl Gateway {
         match self.call("/v3/lease/keepalive", &json!({"ID": lease.to_string()})).await {
             Ok(body) => {
                 let left = wire::seconds_left(&body);
-                left.map(|seconds| seconds > 0).ok_or_else(|| EtcdRefusal::Odd("to a beat".to_owned()))
+                left.map(|seconds| seconds > 0)
+                    .ok_or_else(|| EtcdRefusal::Malformed("to a heartbeat".to_owned()))
             }
             Err(EtcdRefusal::NoSuchLease) => Ok(false),
             Err(refusal) => Err(refusal),
@@ -168,7 +169,7 @@ impl Gateway {
                 Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
             }
         }
-        Err(EtcdRefusal::Away(reasons.join("; ")))
+        Err(EtcdRefusal::Unavailable(reasons.join("; ")))
     }
 
     async fn ask_with_token(&self, place: usize, path: &str, body: &Value) -> Result<Answered, String> {
@@ -240,7 +241,7 @@ impl Gateway {
     pub fn failed(&self, refusal: EtcdRefusal) -> CoordinationError {
         let address = &self.address;
         match refusal {
-            EtcdRefusal::Away(reasons) => CoordinationError::Unavailable(format!(
+            EtcdRefusal::Unavailable(reasons) => CoordinationError::Unavailable(format!(
                 "etcd cannot be reached ({reasons}): {}",
                 advice(&reasons, SETTING)
             )),
@@ -251,7 +252,7 @@ impl Gateway {
             EtcdRefusal::NoSuchLease | EtcdRefusal::LeaseExists => {
                 CoordinationError::Unavailable(format!("etcd at {address} has evicted the member"))
             }
-            EtcdRefusal::Odd(what) => CoordinationError::Broken(format!(
+            EtcdRefusal::Malformed(what) => CoordinationError::Broken(format!(
                 "etcd at {address} sent an unexpected response {what}: check that the address in \
                  coordination.url is that of etcd 3.4 or later"
             )),

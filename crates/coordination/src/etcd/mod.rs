@@ -8,7 +8,7 @@ mod gateway;
 mod wire;
 
 use crate::entered::{Entered, check_card};
-use crate::malformed::{FREED, LEFT, Odd, PassedOver};
+use crate::malformed::{FREED, LEFT, MalformedEntries, MalformedEntryLog};
 use crate::open::CoordinationOpenError;
 use crate::options::EtcdOptions;
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ pub struct EtcdCoordination {
     entered: Entered,
     /// The last card of each member of this process: only changes are written.
     cards: Mutex<BTreeMap<MemberId, String>>,
-    passed_over: PassedOver,
+    malformed_log: MalformedEntryLog,
 }
 
 /// Leases in one transaction. etcd accepts 128 operations by default, and there are fewer names than that.
@@ -43,7 +43,7 @@ impl EtcdCoordination {
             prefix: options.prefix.clone(),
             entered: Entered::default(),
             cards: Mutex::default(),
-            passed_over: PassedOver::default(),
+            malformed_log: MalformedEntryLog::default(),
         })
     }
 
@@ -110,11 +110,11 @@ impl EtcdCoordination {
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let rows = answer.ranges.into_iter().next().unwrap_or_default();
-        let mut sight = LeasesSeen { is_there: answer.succeeded, held: BTreeMap::new(), in_the_way: vec![] };
+        let mut sight = LeasesSeen { is_there: answer.succeeded, held: BTreeMap::new(), blocking: vec![] };
         for row in rows {
             match self.read_lease(&row) {
                 LeaseKey::Held(name, held) => drop(sight.held.insert(name, held)),
-                LeaseKey::InTheWay(_) => sight.in_the_way.push(row),
+                LeaseKey::Blocking(_) => sight.blocking.push(row),
                 LeaseKey::Unknown => {}
             }
         }
@@ -126,8 +126,8 @@ impl EtcdCoordination {
             return LeaseKey::Unknown;
         };
         match MemberId::new(row.value.as_str()) {
-            None => LeaseKey::InTheWay("its value is not a member id"),
-            Some(_) if !row.is_leased => LeaseKey::InTheWay("it is not attached to an etcd lease"),
+            None => LeaseKey::Blocking("its value is not a member id"),
+            Some(_) if !row.is_leased => LeaseKey::Blocking("it is not attached to an etcd lease"),
             Some(holder) => LeaseKey::Held(name, (LeaseEpoch(row.create_revision), holder)),
         }
     }
@@ -160,14 +160,14 @@ struct LeasesSeen {
     is_there: bool,
     held: BTreeMap<LeaseName, (LeaseEpoch, MemberId)>,
     /// Keys of leases with malformed values.
-    in_the_way: Vec<KeyValue>,
+    blocking: Vec<KeyValue>,
 }
 
 /// The meaning of a key under the prefix of leases.
 enum LeaseKey {
     Held(LeaseName, (LeaseEpoch, MemberId)),
     /// One of our leases with a malformed value, and why it is malformed.
-    InTheWay(&'static str),
+    Blocking(&'static str),
     Unknown,
 }
 
@@ -227,8 +227,8 @@ impl Coordination for EtcdCoordination {
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let [members, leases] = <[Vec<KeyValue>; 2]>::try_from(answer.ranges)
-            .map_err(|_| self.gateway.failed(EtcdRefusal::Odd("to a look".to_owned())))?;
-        let (mut roster, mut malformed, mut in_the_way) = (Roster::default(), Odd::new(), vec![]);
+            .map_err(|_| self.gateway.failed(EtcdRefusal::Malformed("to a scan".to_owned())))?;
+        let (mut roster, mut malformed, mut blocking) = (Roster::default(), MalformedEntries::new(), vec![]);
         for row in members {
             match self.read_member(&row) {
                 Ok(id) => roster.members.push(Member { id, card: row.value }),
@@ -247,13 +247,13 @@ impl Coordination for EtcdCoordination {
                     continue;
                 }
                 LeaseKey::Held(..) => "its holder is not a member",
-                LeaseKey::InTheWay(why) => why,
+                LeaseKey::Blocking(why) => why,
             };
             malformed.insert(row.key.clone(), format!("{why}; {FREED}"));
-            in_the_way.push(row);
+            blocking.push(row);
         }
-        self.passed_over.found(malformed);
-        self.clear(&in_the_way).await?;
+        self.malformed_log.found(malformed);
+        self.clear(&blocking).await?;
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)
@@ -267,8 +267,8 @@ impl Coordination for EtcdCoordination {
             if !sight.is_there {
                 return Ok(vec![Take::GivenUp; names.len()]);
             }
-            if !sight.in_the_way.is_empty() {
-                self.clear(&sight.in_the_way).await?;
+            if !sight.blocking.is_empty() {
+                self.clear(&sight.blocking).await?;
                 continue;
             }
             let mut free: Vec<LeaseName> =

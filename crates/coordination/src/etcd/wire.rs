@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_although_etcd_leaves_out_what_is_zero() {
+    fn answers_are_parsed_although_etcd_omits_zeros() {
         let body = br#"{"header": {"revision": "7"}, "succeeded": true, "responses": [{"response_range": {"header": {},
             "kvs": [{"key": "YS9i", "create_revision": "5", "mod_revision": "6", "version": "2"}], "count": "1"}},
             {"response_range": {}}]}"#;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_read_in_either_form() {
+    fn errors_are_parsed_in_either_form() {
         let flat = br#"{"error": "etcdserver: lease already exists", "code": 9, "message": "etcdserver: lease already exists"}"#;
         assert_eq!(error(flat), ("etcdserver: lease already exists".to_owned(), 9));
         let nested = br#"{"error": {"grpc_code": 14, "message": "etcdserver: no leader"}}"#;

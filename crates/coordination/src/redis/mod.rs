@@ -4,13 +4,13 @@
 //! If several hosts are configured, a primary and its replicas, the first that answers and accepts writes is
 //! used.
 //!
-//! Redis loses the last moments when a replica takes over, and everything if it has no persistence. An epoch
-//! is therefore never lower than Redis' clock: it keeps increasing although the previous number is forgotten.
+//! Redis loses the last writes when a replica takes over, and everything if it has no persistence. An epoch is
+//! therefore never lower than Redis' clock: it keeps increasing although the previous number is forgotten.
 
 mod scripts;
 
 use crate::entered::{Entered, check_card};
-use crate::malformed::{LEFT, Odd, PassedOver};
+use crate::malformed::{LEFT, MalformedEntries, MalformedEntryLog};
 use crate::open::CoordinationOpenError;
 use crate::options::{RedisOptions, SETTING};
 use async_trait::async_trait;
@@ -43,7 +43,7 @@ pub struct RedisCoordination {
     /// For messages.
     address: String,
     entered: Entered,
-    passed_over: PassedOver,
+    malformed_log: MalformedEntryLog,
 }
 
 /// The connection that all calls share. Created when it is needed, and again after it broke.
@@ -56,8 +56,8 @@ struct RedisWay {
     place: usize,
 }
 
-/// A call in progress. If it is dropped before its end, its connection is given up: it may be dead, and no
-/// later call would notice.
+/// A call in progress. If it is dropped before its end, its connection is abandoned: it may be dead, and no later
+/// call would notice.
 struct UnderWay<'a> {
     failed: &'a AtomicU64,
     number: u64,
@@ -84,7 +84,7 @@ impl RedisCoordination {
             prefix: format!("{{{}}}", options.prefix),
             address: listed(&options.hosts),
             entered: Entered::default(),
-            passed_over: PassedOver::default(),
+            malformed_log: MalformedEntryLog::default(),
         })
     }
 
@@ -315,7 +315,7 @@ impl Coordination for RedisCoordination {
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let call = self.call(&self.scripts.look);
         let [members, leases, freed, strangers]: [Vec<Vec<u8>>; 4] = self.run(&call).await?;
-        let (mut roster, mut malformed) = (Roster::default(), Odd::new());
+        let (mut roster, mut malformed) = (Roster::default(), MalformedEntries::new());
         for pair in members.chunks_exact(2) {
             roster.members.push(Member { id: self.member(&text(&pair[0]))?, card: text(&pair[1]) });
         }
@@ -337,7 +337,7 @@ impl Coordination for RedisCoordination {
                        and the key is left unchanged";
             malformed.insert(format!("member {id}"), why.to_owned());
         }
-        self.passed_over.found(malformed);
+        self.malformed_log.found(malformed);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)

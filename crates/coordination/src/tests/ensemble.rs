@@ -25,14 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// All answers to members, in order.
 #[derive(Default)]
-struct Told {
+struct ContenderLog {
     holders: Mutex<BTreeMap<(LeaseName, LeaseEpoch), MemberId>>,
     /// Rounds in which each contender has held a lease.
     rounds: [AtomicU64; CONTENDERS],
     is_over: AtomicBool,
 }
 
-impl Told {
+impl ContenderLog {
     fn held(&self, lease: HeldLease, member: &MemberId) {
         let mut holders = self.holders.lock().unwrap();
         let holder = holders.entry((lease.name, lease.epoch)).or_insert_with(|| member.clone());
@@ -55,17 +55,17 @@ impl Told {
     /// Waits until every contender has held a lease twice from now on: a round that was in progress counts
     /// once.
     async fn progress(&self) {
-        let rounds = |told: &Told| told.rounds.each_ref().map(|rounds| rounds.load(Ordering::SeqCst));
+        let rounds = |log: &ContenderLog| log.rounds.each_ref().map(|rounds| rounds.load(Ordering::SeqCst));
         let before = rounds(self);
         eventually(async || rounds(self).iter().zip(before).all(|(now, before)| *now >= before + 2)).await;
     }
 }
 
 /// Joins, acquires, scans and releases, and joins again when it was evicted.
-async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
+async fn contend(stage: Arc<Stage>, log: Arc<ContenderLog>, number: usize) {
     let names: Vec<LeaseName> = crate::conformance::names(6);
     let mut start = 0;
-    'starts: while !told.is_over.load(Ordering::SeqCst) {
+    'starts: while !log.is_over.load(Ordering::SeqCst) {
         start += 1;
         let member = MemberId::new(format!("node-{number}-{start}")).unwrap();
         let door = stage.door(number);
@@ -75,8 +75,8 @@ async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
         };
-        while !told.is_over.load(Ordering::SeqCst) {
-            match round(&stage, &told, &member, number, &names).await {
+        while !log.is_over.load(Ordering::SeqCst) {
+            match round(&stage, &log, &member, number, &names).await {
                 Ok(Standing::Alive) => {}
                 Ok(Standing::GivenUp) => continue 'starts,
                 // An unknown outcome is retried. The pace of a contender, not a wait for something.
@@ -89,7 +89,7 @@ async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
 
 async fn round(
     stage: &Stage,
-    told: &Told,
+    log: &ContenderLog,
     member: &MemberId,
     number: usize,
     names: &[LeaseName],
@@ -98,7 +98,7 @@ async fn round(
     if door.beat(member, String::new()).await? == Standing::GivenUp {
         return Ok(Standing::GivenUp);
     }
-    let (mut held, before) = (Vec::new(), told.highest());
+    let (mut held, before) = (Vec::new(), log.highest());
     for (name, take) in names.iter().zip(door.take(member, names.to_vec()).await?) {
         match take {
             Take::Held(epoch) => held.push(HeldLease { name: *name, epoch }),
@@ -106,13 +106,13 @@ async fn round(
             Take::GivenUp => return Ok(Standing::GivenUp),
         }
     }
-    held.iter().for_each(|lease| told.taken(*lease, member, &before));
+    held.iter().for_each(|lease| log.taken(*lease, member, &before));
     for (lease, holder) in door.look().await?.held {
-        told.held(lease, &holder);
+        log.held(lease, &holder);
     }
     door.release(member, held.clone()).await?;
     if !held.is_empty() {
-        told.rounds[number].fetch_add(1, Ordering::SeqCst);
+        log.rounds[number].fetch_add(1, Ordering::SeqCst);
     }
     // Lets the others proceed: a pace, not a wait for something.
     tokio::time::sleep(LOOK_EVERY).await;
@@ -138,28 +138,28 @@ async fn leader(ensemble: &Private, leads: impl AsyncFn(&str) -> bool) -> String
 async fn eventually(condition: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {
-        assert!(Instant::now() < deadline, "it does not come about");
+        assert!(Instant::now() < deadline, "the condition never became true");
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
 async fn loses_servers(mut ensemble: Private, stage: Stage, leads: impl AsyncFn(&str) -> bool) {
-    let (stage, told) = (Arc::new(stage), Arc::new(Told::default()));
+    let (stage, log) = (Arc::new(stage), Arc::new(ContenderLog::default()));
     let contenders: Vec<_> =
-        (0..CONTENDERS).map(|number| tokio::spawn(contend(stage.clone(), told.clone(), number))).collect();
-    told.progress().await;
+        (0..CONTENDERS).map(|number| tokio::spawn(contend(stage.clone(), log.clone(), number))).collect();
+    log.progress().await;
     for _ in 0..2 {
         let leading = leader(&ensemble, &leads).await;
         let other = ensemble.servers.iter().map(|(name, _)| name).find(|name| **name != leading);
         let other = other.unwrap().clone();
         for lost in [other, leading] {
             ensemble.kill(&lost).await;
-            told.progress().await;
+            log.progress().await;
             ensemble.start_again(&lost).await;
-            told.progress().await;
+            log.progress().await;
         }
     }
-    told.is_over.store(true, Ordering::SeqCst);
+    log.is_over.store(true, Ordering::SeqCst);
     for contender in contenders {
         contender.await.unwrap();
     }

@@ -13,7 +13,7 @@ fn given() -> EtcdOptions {
 }
 
 #[tokio::test]
-async fn a_login_that_etcd_does_not_take_is_told_as_such() {
+async fn a_login_that_etcd_rejects_is_reported() {
     let login = Login { user: "ann".to_owned(), password: Secret("topsecret".to_owned()) };
     let options = CoordinationOptions::Etcd(EtcdOptions { login: Some(login), ..given() });
     let error = adapter(&options).look().await.unwrap_err().to_string();

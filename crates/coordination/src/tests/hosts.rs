@@ -39,7 +39,7 @@ async fn silent() -> (TcpListener, String) {
 const SERVICES: [&str; 3] = ["redis", "etcd", "zookeeper"];
 
 /// The error of a call to a host where another program listens that sends these bytes.
-async fn said_of_a_stranger(scheme: &str, words: &'static [u8]) -> String {
+async fn error_from_other_service(scheme: &str, words: &'static [u8]) -> String {
     let (listener, address) = silent().await;
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -55,14 +55,15 @@ async fn said_of_a_stranger(scheme: &str, words: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn what_is_another_service_is_told_as_such() {
-    let said = said_of_a_stranger("redis", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+async fn another_service_at_the_address_is_reported() {
+    let said =
+        error_from_other_service("redis", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     assert!(said.contains("is not Redis"), "{said}");
     let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno";
-    let said = said_of_a_stranger("etcd", page).await;
+    let said = error_from_other_service("etcd", page).await;
     assert!(said.contains("not the gateway of etcd"), "{said}");
-    said_of_a_stranger("etcd", b"-ERR unknown command\r\n").await;
-    said_of_a_stranger("zookeeper", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    error_from_other_service("etcd", b"-ERR unknown command\r\n").await;
+    error_from_other_service("zookeeper", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
 }
 
 /// Puts another host before the only right one.
@@ -71,7 +72,7 @@ fn behind(url: &str, host: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_host_that_is_dead_or_silent_is_passed_over() {
+async fn a_dead_or_silent_host_is_skipped() {
     let (_listener, silent) = silent().await;
     for service in SERVICES {
         let server = Private::start(service).await;
@@ -79,14 +80,14 @@ async fn a_host_that_is_dead_or_silent_is_passed_over() {
             let door = as_node(&behind(&server.url(), bad));
             let member = MemberId::new(prefix()).unwrap();
             let joining = Joining { member: member.clone(), card: String::new(), ttl: TTL };
-            answered(&format!("{service} behind {bad} takes a member"), async || {
+            answered(&format!("{service} behind {bad} accepts a member"), async || {
                 match door.join(joining.clone()).await {
                     Ok(Standing::Alive) => Ok(()),
                     other => Err(other),
                 }
             })
             .await;
-            answered(&format!("{service} behind {bad} is looked at"), async || door.look().await).await;
+            answered(&format!("{service} behind {bad} is scanned"), async || door.look().await).await;
             assert_eq!(
                 door.beat(&member, String::new()).await,
                 Ok(Standing::Alive),
@@ -98,7 +99,7 @@ async fn a_host_that_is_dead_or_silent_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_started_again_is_found_again() {
+async fn a_restarted_server_is_used_again() {
     for service in SERVICES {
         let mut server = Private::start(service).await;
         let door = as_node(&server.url());
@@ -111,24 +112,24 @@ async fn a_server_that_is_started_again_is_found_again() {
                 Err(error) => Err(Some(error)),
             }
         };
-        answered(&format!("{service} takes a member"), async || take_part("before").await).await;
+        answered(&format!("{service} accepts a member"), async || take_part("before").await).await;
         let name = server.servers[0].0.clone();
         server.kill(&name).await;
         let gone = tokio::time::timeout(CALL_TIME_MAX, door.look()).await;
         assert!(!matches!(gone, Ok(Ok(_))), "{service}: {gone:?}");
         server.start_again(&name).await;
-        answered(&format!("{service} takes a member again"), async || take_part("after").await).await;
+        answered(&format!("{service} accepts a member again"), async || take_part("after").await).await;
     }
 }
 
 #[tokio::test]
-async fn of_a_primary_of_redis_and_its_replica_the_primary_is_used_wherever_it_stands() {
+async fn the_primary_of_redis_is_used_in_any_position() {
     let (primary, mut replica) = (Private::start("redis").await, Private::start("redis").await);
     let host = |server: &Private| server.url().split("://").nth(1).unwrap().to_owned();
     let (first, second) = (host(&replica), host(&primary));
     replica.say("redis", &format!("REPLICAOF {}", second.replacen(':', " ", 1))).await;
     let both = door(&format!("redis://{first},{second}"));
-    let member = MemberId::new("somebody").unwrap();
+    let member = MemberId::new("member").unwrap();
     let joining = Joining { member: member.clone(), card: "here".to_owned(), ttl: TTL };
     answered("it joins at the primary", async || both.join(joining.clone()).await).await;
     let seen = door(&format!("redis://{second}")).look().await.unwrap();
@@ -136,15 +137,15 @@ async fn of_a_primary_of_redis_and_its_replica_the_primary_is_used_wherever_it_s
     // The replica takes over, as after the loss of the primary.
     drop(primary);
     replica.say("redis", "REPLICAOF NO ONE").await;
-    answered("it is looked at elsewhere", async || both.look().await).await;
-    let again = MemberId::new("somebody-again").unwrap();
+    answered("it is scanned at the other host", async || both.look().await).await;
+    let again = MemberId::new("member-again").unwrap();
     let joining = Joining { member: again, card: "here".to_owned(), ttl: TTL };
     answered("it joins there", async || both.join(joining.clone()).await).await;
     let said = takes_part(&format!("redis://{second}")).await.unwrap_err().to_string();
     assert!(said.contains(&second) && said.contains("coordination.url"), "{said}");
 }
 
-/// Forwards connections to a server. When it is turned, existing connections stay open but forward nothing.
+/// Forwards connections to a server. When `turned` becomes true, existing connections stay open but forward nothing.
 async fn passage(to: String, turned: watch::Receiver<bool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -173,7 +174,7 @@ async fn briefly<T>(call: impl Future<Output = T>) -> Option<T> {
 }
 
 #[tokio::test]
-async fn a_connection_that_leads_nowhere_is_dropped_by_a_caller_that_does_not_wait_for_its_end() {
+async fn a_dead_connection_is_replaced_after_a_caller_gives_up() {
     for service in ["redis", "etcd"] {
         let server = Private::start(service).await;
         let (turn, turned) = watch::channel(false);
@@ -181,7 +182,7 @@ async fn a_connection_that_leads_nowhere_is_dropped_by_a_caller_that_does_not_wa
         let way = as_node(&format!("{scheme}://{}", passage(to, turned).await));
         way.look().await.unwrap();
         turn.send(true).unwrap();
-        assert!(briefly(way.look()).await.is_none(), "{service}: nobody is at the other end");
+        assert!(briefly(way.look()).await.is_none(), "{service}: the connection is dead");
         eventually(&format!("{service} is reached by another connection"), async || {
             matches!(briefly(way.look()).await, Some(Ok(_)))
         })
@@ -190,13 +191,13 @@ async fn a_connection_that_leads_nowhere_is_dropped_by_a_caller_that_does_not_wa
 }
 
 #[tokio::test]
-async fn a_caller_that_stops_waiting_for_a_host_starts_with_the_next_one() {
+async fn a_caller_that_gives_up_on_a_host_starts_with_the_next_one() {
     let (_listener, silent) = silent().await;
     for service in ["redis", "etcd"] {
         let server = Private::start(service).await;
         // Its own limit is longer than that of the caller.
         let way = door(&behind(&server.url(), &silent));
-        assert!(briefly(way.look()).await.is_none(), "{service}: the first host says nothing");
+        assert!(briefly(way.look()).await.is_none(), "{service}: the first host does not answer");
         eventually(&format!("{service} is reached by its second host"), async || {
             matches!(briefly(way.look()).await, Some(Ok(_)))
         })

@@ -69,7 +69,7 @@ mod server {
 
         /// Performs once the calls that a node makes all the time.
         pub async fn takes_part(url: &str) -> Result<(), CoordinationError> {
-            let (door, member) = (door(url), MemberId::new("somebody").unwrap());
+            let (door, member) = (door(url), MemberId::new("member").unwrap());
             let joining =
                 Joining { member: member.clone(), card: "hers".to_owned(), ttl: Duration::from_secs(3) };
             assert_eq!(door.join(joining).await?, Standing::Alive);

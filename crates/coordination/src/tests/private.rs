@@ -59,7 +59,10 @@ impl Private {
         order: impl FnOnce(&mut Servers, &str) -> Result<()> + Send + 'static,
     ) {
         let (guard, name) = (self.guard.clone(), name.to_owned());
-        blocking(move || order(&mut guard.lock().expect("nobody has failed with it"), &name)).await;
+        blocking(move || {
+            order(&mut guard.lock().expect("no other thread panicked while it held the lock"), &name)
+        })
+        .await;
     }
 }
 

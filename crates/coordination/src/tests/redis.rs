@@ -16,7 +16,7 @@ fn given() -> RedisOptions {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_as_such() {
+async fn a_wrong_password_is_reported() {
     let login = Login { user: "nobody".to_owned(), password: Secret("topsecret".to_owned()) };
     let options = CoordinationOptions::Redis(RedisOptions { login: Some(login), ..given() });
     let error = adapter(&options).look().await.unwrap_err();
@@ -27,24 +27,24 @@ async fn a_wrong_password_is_told_as_such() {
 
 /// Redis may evict keys when it is out of memory, one at a time.
 #[tokio::test]
-async fn a_beat_brings_back_a_member_whose_place_in_the_list_was_lost() {
+async fn a_heartbeat_restores_a_member_that_is_missing_from_the_list() {
     let options = given();
     let door = adapter(&CoordinationOptions::Redis(options.clone()));
-    let member = REDIS.joined(&door, "somebody").await;
+    let member = REDIS.joined(&door, "member").await;
     let held = door.take(&member, names(2)).await.unwrap();
     run(&options, &["DEL", "{}:ids"], b"").await;
     assert_eq!(door.look().await.unwrap().members, []);
     assert_eq!(door.beat(&member, "here".to_owned()).await, Ok(Standing::Alive));
     let roster = door.look().await.unwrap();
     assert_eq!(roster.members.iter().map(|member| &member.id).collect::<Vec<_>>(), [&member]);
-    assert_eq!(door.take(&member, names(2)).await.unwrap(), held, "what it holds, it keeps");
+    assert_eq!(door.take(&member, names(2)).await.unwrap(), held, "it keeps its leases");
 }
 
 #[tokio::test]
-async fn keys_of_another_kind_make_way() {
+async fn keys_of_another_type_are_removed() {
     let options = given();
     let door = adapter(&CoordinationOptions::Redis(options.clone()));
-    let member = REDIS.joined(&door, "somebody").await;
+    let member = REDIS.joined(&door, "member").await;
     door.take(&member, names(2)).await.unwrap();
     for key in ["{}:ids", "{}:holders", "{}:epochs"] {
         run(&options, &["SET", key], b"x").await;
@@ -57,10 +57,10 @@ async fn keys_of_another_kind_make_way() {
 }
 
 #[tokio::test]
-async fn a_lease_whose_epoch_cannot_be_read_is_taken_in_a_new_one() {
+async fn a_lease_with_a_malformed_epoch_is_acquired_with_a_new_one() {
     let options = given();
     let door = adapter(&CoordinationOptions::Redis(options.clone()));
-    let member = REDIS.joined(&door, "somebody").await;
+    let member = REDIS.joined(&door, "member").await;
     door.take(&member, names(3)).await.unwrap();
     run(&options, &["HSET", "{}:epochs", "leader", "seven"], b"").await;
     run(&options, &["HDEL", "{}:epochs", "segment-00"], b"").await;

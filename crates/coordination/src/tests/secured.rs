@@ -70,7 +70,7 @@ async fn unreachable(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn redis_with_a_password_lets_in_who_knows_it() {
+async fn redis_with_a_password_accepts_only_that_password() {
     let mut redis = Private::start("redis").await;
     redis.say("redis", "CONFIG SET requirepass topsecret").await;
     let url = redis.url();
@@ -86,7 +86,7 @@ const REDIS_RIGHTS: &str =
     "ACL SETUSER ann on >topsecret ~{blue/* +@scripting +@hash +@set +type +pttl +del +pexpire +time";
 
 #[tokio::test]
-async fn a_user_of_redis_with_no_more_rights_than_needed_coordinates_one_cluster() {
+async fn a_redis_user_with_minimal_rights_coordinates_one_cluster() {
     let mut redis = Private::start("redis").await;
     redis.say("redis", REDIS_RIGHTS).await;
     let url = as_user(&redis.url(), "ann:topsecret");
@@ -96,7 +96,7 @@ async fn a_user_of_redis_with_no_more_rights_than_needed_coordinates_one_cluster
 }
 
 #[tokio::test]
-async fn redis_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own() {
+async fn redis_over_tls_verifies_both_certificates() {
     let certificates = Certificates::new();
     let mut redis = Private::start_with("redis-secured", certificates.folder()).await;
     let url = redis.url();
@@ -117,7 +117,7 @@ async fn redis_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own(
 }
 
 #[tokio::test]
-async fn etcd_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own() {
+async fn etcd_over_tls_verifies_both_certificates() {
     let certificates = Certificates::new();
     let etcd = Private::start_with("etcd-secured", certificates.folder()).await;
     let [(_, open), (_, mutual)] = &etcd.servers[..] else { panic!("{:?}", etcd.servers) };
@@ -156,7 +156,7 @@ async fn with_users(url: &str) {
 }
 
 #[tokio::test]
-async fn etcd_with_users_lets_in_who_may_write_the_prefix_also_after_it_was_started_again() {
+async fn etcd_users_need_write_access_to_the_prefix_and_survive_a_restart() {
     let mut etcd = Private::start("etcd").await;
     let url = etcd.url();
     with_users(&url).await;
@@ -172,5 +172,5 @@ async fn etcd_with_users_lets_in_who_may_write_the_prefix_also_after_it_was_star
     etcd.kill("etcd").await;
     door.look().await.unwrap_err();
     etcd.start_again("etcd").await;
-    super::server::eventually("it is let in again", async || door.look().await.is_ok()).await;
+    super::server::eventually("its login is accepted again", async || door.look().await.is_ok()).await;
 }

@@ -9,7 +9,7 @@ use punctual_core::ports::{Coordination, CoordinationError, Joining, LeaseName, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A service, and what the suite needs to know about it.
+/// A service, and its properties that the suite depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
     /// The environment variable with the URL of the server.
@@ -81,7 +81,7 @@ async fn one_that_is_away_is_named_with_what_to_do_and_without_the_password(serv
 
 async fn a_host_that_is_away_is_passed_over(service: Service) {
     let options = options(&service.url().replacen("://", "://127.0.0.1:1,", 1)).below(&prefix());
-    service.joined(&adapter(&options), "somebody").await;
+    service.joined(&adapter(&options), "member").await;
 }
 
 async fn what_cannot_be_read_is_passed_over_and_in_nobodys_way(service: Service) {

@@ -176,21 +176,21 @@ fn joining(name: &str) -> Joining {
 
 /// An observer that has just started evicts no member because of a clock.
 #[tokio::test]
-async fn each_observer_has_to_see_the_silence_for_itself() {
+async fn each_observer_must_observe_the_silence_itself() {
     let (membership_table, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
     let early = StoreCoordination::new(membership_table.clone(), clock.clone());
     let late = StoreCoordination::new(membership_table.clone(), clock.clone());
     early.join(joining("silent")).await.unwrap();
     early.look().await.unwrap();
     clock.pass(Duration::from_secs(3));
-    assert_eq!(late.look().await.unwrap().members.len(), 1, "it has seen nothing yet");
+    assert_eq!(late.look().await.unwrap().members.len(), 1, "it has not observed the member for long enough");
     assert_eq!(early.look().await.unwrap().members.len(), 0);
     assert_eq!(late.look().await.unwrap().members.len(), 0);
 }
 
 /// A heartbeat between the scan and the comparison saves the member.
 #[tokio::test]
-async fn a_beat_at_the_last_moment_counts() {
+async fn a_heartbeat_at_the_last_moment_counts() {
     struct BeatsLast(MemoryRegister, MemberId);
 
     #[async_trait]
@@ -243,12 +243,12 @@ async fn a_beat_at_the_last_moment_counts() {
     clock.pass(Duration::from_secs(3));
     let members = coordination.look().await.unwrap().members;
     assert_eq!(members.len(), 1);
-    assert_eq!(members[0].card, "here", "what is shown is what is there now");
+    assert_eq!(members[0].card, "here", "the returned entry is the current one");
 }
 
 /// Malformed rows are cleared once, and those of unknown leases are left unchanged.
 #[tokio::test]
-async fn odd_rows_are_cleared_where_they_are_in_the_way() {
+async fn malformed_rows_that_block_a_lease_are_cleared() {
     let row =
         |table, key: &str| MalformedRow { table, key: key.to_owned(), why: "its ttl_us is -1".to_owned() };
     let (membership_table, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));

@@ -7,7 +7,7 @@ use punctual_core::service_url::{Login, Secret};
 use std::time::Duration;
 
 #[tokio::test]
-async fn what_one_login_has_made_no_other_one_reads() {
+async fn nodes_of_one_login_are_unreadable_for_others() {
     let CoordinationOptions::ZooKeeper(options) = ZOOKEEPER.options() else { panic!("not ZooKeeper") };
     let as_user = |user: &str, password: &str| {
         let login = Login { user: user.to_owned(), password: Secret(password.to_owned()) };

@@ -240,7 +240,7 @@ impl SessionTask {
             let deadline = self.heard_at + self.timeout * 7 / 5;
             stream = match timeout_at(deadline, self.reconnect()).await {
                 Ok(Some(stream)) => stream,
-                // Requests that wait are dropped, which tells their callers.
+                // Waiting requests are dropped, which returns an error to their callers.
                 _ => return,
             };
         }
@@ -399,7 +399,7 @@ struct SentRequests {
 }
 
 impl SentRequests {
-    /// Notes a request; returns its frame.
+    /// Records a request; returns its frame.
     fn add(&mut self, request: ZooKeeperRequest) -> Vec<u8> {
         // From 1: the numbers below are reserved.
         self.xid = (self.xid % i32::MAX) + 1;

@@ -9,7 +9,7 @@ mod client;
 mod wire;
 
 use crate::entered::{Entered, check_card};
-use crate::malformed::{FREED, LEFT, Odd, PassedOver};
+use crate::malformed::{FREED, LEFT, MalformedEntries, MalformedEntryLog};
 use crate::options::ZooKeeperOptions;
 use async_trait::async_trait;
 pub use client::{Ensemble, Error, NodeKind, ZooKeeperClient};
@@ -35,7 +35,7 @@ pub struct ZooKeeperCoordination {
     /// For scans by processes that are not members.
     observer: tokio::sync::Mutex<Option<ZooKeeperClient>>,
     entered: Entered,
-    passed_over: PassedOver,
+    malformed_log: MalformedEntryLog,
 }
 
 /// A member of this process.
@@ -66,7 +66,7 @@ impl ZooKeeperCoordination {
             sessions: Mutex::default(),
             observer: tokio::sync::Mutex::new(None),
             entered: Entered::default(),
-            passed_over: PassedOver::default(),
+            malformed_log: MalformedEntryLog::default(),
         }
     }
 
@@ -223,7 +223,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    /// Only we remove the node of our live session: what was read of it stays valid until then.
+    /// Only we remove the node of our live session, so its contents stay valid until then.
     async fn release_one(
         &self,
         client: &ZooKeeperClient,
@@ -277,7 +277,7 @@ impl ZooKeeperCoordination {
         // is not returned.
         let leases = self.below(client, &self.leases()).await.map_err(failed)?;
         let members = self.below(client, &self.members()).await.map_err(failed)?;
-        let (mut roster, mut malformed) = (Roster::default(), Odd::new());
+        let (mut roster, mut malformed) = (Roster::default(), MalformedEntries::new());
         for (name, data, stat) in members {
             let why = match MemberId::new(name.as_str()) {
                 Some(id) if is_of_a_session(&stat) => {
@@ -314,7 +314,7 @@ impl ZooKeeperCoordination {
                 }
             }
         }
-        self.passed_over.found(malformed);
+        self.malformed_log.found(malformed);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)

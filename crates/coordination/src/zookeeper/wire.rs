@@ -19,7 +19,7 @@ pub const AUTH_XID: i32 = -4;
 /// The number of a notification, which belongs to no request.
 pub const NOTIFICATION_XID: i32 = -1;
 
-/// Bytes of a frame: ZooKeeper itself refuses larger ones than 1 MiB.
+/// Maximum bytes of a frame. ZooKeeper itself rejects frames over 1 MiB.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// A record to send, after room for its length.
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_taken_when_they_are_complete() {
+    fn frames_are_parsed_when_they_are_complete() {
         let mut received = RecordWriter::request(7, SYNC).bytes("/a").frame();
         received.extend([0, 0]);
         let frame = take_frame(&mut received).unwrap().unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_service_sends_is_no_frame() {
+    fn bytes_of_another_service_are_not_a_frame() {
         assert!(take_frame(&mut b"HTTP/1.1 400 Bad Request".to_vec()).is_err());
     }
 }
