@@ -161,7 +161,7 @@ pub(crate) fn read_end(row: &(impl RowCells + ?Sized)) -> Result<(String, Seal),
     Ok((read(row, 0, "audit_chain.name")?, seal))
 }
 
-/// The ends of the chain; `None` if somebody has removed one of their rows.
+/// The ends of the chain; `None` if one of their rows was removed.
 pub(crate) fn ends(rows: &[(String, Seal)]) -> Option<ChainEnds> {
     let end = |name: &str| rows.iter().find(|(found, _)| found == name).map(|(_, seal)| *seal);
     Some(ChainEnds { anchor: end(ANCHOR)?, head: end(HEAD)? })
@@ -212,7 +212,7 @@ macro_rules! serve_audit {
                     read!(self.readers, reads => reads.audit_chain(after, limit))
                 }
 
-                /// Looks first, because most of the time there is nothing to seal.
+                /// Reads first, because most of the time there is nothing to seal.
                 async fn seal_audit(&self, limit: usize) -> Result<usize, StoreError> {
                     let has_unsealed: Result<bool, StoreError> =
                         read!(self.readers, reads => reads.has_unsealed_audit());

@@ -1,5 +1,5 @@
-//! Single values of rows, the same for every database: what a column may hold, how it is read, and how it
-//! is written. Each driver only says how its own rows give numbers, texts and bytes.
+//! Single values of rows, the same for every database: which values a column may hold, and how they are read and
+//! written. Each driver only defines how its own rows return numbers, texts and bytes.
 
 use crate::codes::Code;
 use crate::fault::Fault;
@@ -43,7 +43,7 @@ pub(crate) trait CellValue<'a>: Sized {
     fn into_cell(self) -> Cell<'a>;
 }
 
-/// A column of a query whose meaning is clear from its place.
+/// A column of a query whose meaning is clear from its position.
 pub(crate) fn get<'a, T: CellValue<'a>>(
     row: &'a (impl RowCells + ?Sized),
     column: usize,
@@ -342,7 +342,7 @@ impl Cell<'_> {
         }
     }
 
-    /// For messages, which do not repeat texts.
+    /// A description for error messages, which do not repeat texts.
     pub fn kind(&self) -> String {
         match self {
             Cell::Null => "NULL".to_owned(),

@@ -1,4 +1,4 @@
-//! Rows of the wide tables as core's types and back, the same for every database. It knows columns, not
+//! Converts rows of the wide tables to core's types and back, the same for every database. It knows columns, not
 //! rules.
 
 use crate::cells::{RowCells, get, read};
@@ -86,7 +86,7 @@ pub(crate) fn read_job(row: &(impl RowCells + ?Sized), first: usize) -> Result<U
     Ok(UnnamedJob { job, name: columns.name.map(Cow::into_owned), lane: columns.lane })
 }
 
-/// Of the columns of `jobs`, those that the stored status and the settings are in.
+/// Reads the columns of `jobs` that hold the stored status and the settings.
 pub(crate) fn read_terms(row: &(impl RowCells + ?Sized)) -> Result<JobTerms, Fault> {
     const AT: [usize; 3] = [JOBS.at("schedule_type"), JOBS.at("execute_at"), JOBS.at("settings")];
     Ok(JobTerms {
@@ -165,7 +165,7 @@ impl<'a> JobColumns<'a> {
     }
 }
 
-/// What an occurrence has of its own, as its column has it.
+/// The column for an occurrence's own input.
 pub(crate) fn input_column(input: Option<&RunInput>) -> Option<Cow<'static, str>> {
     let json = |input| serde_json::to_string(input).expect("texts and numbers are JSON");
     input.map(json).map(Cow::Owned)
@@ -308,7 +308,7 @@ pub(crate) fn read_finished(row: &(impl RowCells + ?Sized), first: usize) -> Res
 pub(crate) const FINISHED_COLUMNS: usize = HistoryColumns::COUNT + 1;
 
 impl<'a> HistoryColumns<'a> {
-    /// The place is assigned when the row is written.
+    /// The position is assigned when the row is written.
     pub fn of(finished: &'a Finished, worker: Option<i64>) -> Self {
         HistoryColumns {
             place: 0,
@@ -362,7 +362,7 @@ pub(crate) fn read_dead_letter(
 /// The number of columns before and including the number of the job's lane.
 pub(crate) const LETTER_COLUMNS: usize = DeadLetterColumns::COUNT + 3;
 
-/// The owner of a dead letter's job, as its column has it.
+/// The owner of a dead letter's job, as stored in its column.
 pub(crate) fn owner_of_letter(row: &(impl RowCells + ?Sized)) -> Result<Option<&str>, Fault> {
     get(row, LETTER_COLUMNS - 2)
 }

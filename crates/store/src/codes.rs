@@ -198,7 +198,7 @@ pub(crate) fn queue_row(
     Ok(QueueRow { paused_at, settings, readmission, ..row })
 }
 
-/// The queues in which nothing starts, of all queues that have a row.
+/// The queues that hand out no work, of all queues that have a row.
 pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
     let held = rows.into_iter().filter(QueueRow::is_held);
     held.map(|row| PausedQueue { paused_at: row.paused_at.unwrap_or(Timestamp::EPOCH), queue: row.queue })

@@ -22,7 +22,7 @@ pub struct CounterMismatch {
     pub counts: Vec<MismatchedCounter>,
 }
 
-/// What the counters are about.
+/// The subject of a counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CounterSubject {
     Lane {

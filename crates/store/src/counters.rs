@@ -216,7 +216,7 @@ impl LaneCounts {
         self.queued.saturating_add(self.running)
     }
 
-    /// As users see it.
+    /// The form that users see.
     pub fn depth(self, lane: Lane, oldest_queued: Option<Timestamp>) -> Depth {
         let LaneCounts { waiting, queued, running } = self;
         Depth { lane, waiting: shown(waiting), queued: shown(queued), running: shown(running), oldest_queued }
@@ -234,7 +234,7 @@ impl JobTally {
         }
     }
 
-    /// As users see it.
+    /// The form that users see.
     pub fn shown(mut self) -> JobCounts {
         let mut counts = JobCounts { dead_letters: shown(self.dead_letters), ..JobCounts::default() };
         for status in JobStatus::ALL {

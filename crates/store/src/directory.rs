@@ -1,5 +1,5 @@
-//! Tokens, users, secrets and documents, the same for every database: their rows, and changes over the statements of a dialect.
-//! [`crate::reads`] finds them.
+//! Tokens, users, secrets and documents, the same for every database: their rows, and changes over the statements of
+//! a dialect. [`crate::reads`] reads them.
 
 use crate::audit::AuditStatements;
 use crate::cells::{Cell, RowCells};
@@ -68,7 +68,7 @@ pub(crate) trait DirectoryStatements: AuditStatements {
     const ADD_SECRET: &'static str;
     const REPLACE_SECRET: &'static str;
     const REMOVE_SECRET: &'static str;
-    /// All columns of a document, which stays as it is until the transaction ends.
+    /// All columns of a document, which cannot change until the transaction ends.
     const LOCK_DOCUMENT: &'static str;
     const ADD_DOCUMENT: &'static str;
     const REPLACE_DOCUMENT: &'static str;
@@ -197,7 +197,7 @@ async fn change_documents<C: DirectoryStatements>(
     Ok(DirectoryOutcome::Done)
 }
 
-/// What a document is stored under. Kinds contain no slash.
+/// The key under which a document is stored. Kinds contain no slash.
 pub(crate) fn document_id(kind: DocumentKind, name: &str) -> String {
     format!("{}/{name}", kind.word())
 }
@@ -370,7 +370,7 @@ fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault>
     Ok(columns.into_cells())
 }
 
-/// The columns of a token that replaces another one, its id, and what the other one must be like. The time of
+/// The columns of a token that replaces another one, its id, and the expected columns of the other one. The time of
 /// the last use stays.
 fn replaced_token<'a>(token: &'a Token, expected: &'a Token) -> Result<[Cell<'a>; 10], Fault> {
     let [id, secret, role, created_at, expires_at, _, about] = token_cells(token)?;
@@ -391,7 +391,7 @@ fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
     Ok([email, role, created_at, about, id])
 }
 
-/// The columns of a user that replaces another one, its id, and what the other one must be like.
+/// The columns of a user that replaces another one, its id, and the expected columns of the other one.
 fn replaced_user<'a>(
     user: &'a User,
     expected: &'a User,
@@ -414,7 +414,7 @@ fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len(
     Ok([version, key_id, sealed, about, id])
 }
 
-/// The columns of a secret that replaces another one, its name, and what the other one must be like.
+/// The columns of a secret that replaces another one, its name, and the expected columns of the other one.
 fn replaced_secret<'a>(
     secret: &'a StoredSecret,
     expected: &'a StoredSecret,
@@ -424,7 +424,7 @@ fn replaced_secret<'a>(
     Ok([version, key_id, sealed, about, id, old_version, old_sealed])
 }
 
-/// The name of a secret to remove, and what it must be like.
+/// The name of a secret to remove, and its expected columns.
 fn removed_secret(expected: &StoredSecret) -> Result<[Cell<'_>; 3], Fault> {
     let [version, _, sealed, _, id] = secret_cells(expected)?;
     Ok([id, version, sealed])

@@ -21,8 +21,8 @@ pub(crate) enum Fault {
     /// The server reports that its own files are damaged.
     #[error("{0}")]
     Corrupt(String),
-    /// The database answers and denies access. An administrator can fix that while callers wait, so it
-    /// counts as an outage.
+    /// The database answers but denies access. An administrator can fix that while callers wait, so it counts as an
+    /// outage.
     #[error("{0}: {1}")]
     Denied(Denial, String),
     /// A row that Punctual cannot have written; `what` names the column.
@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     #[error("a row has not been fetched")]
     Unloaded,
     /// The database rolled back the transaction in favour of another one.
-    #[error("another transaction was in the way: {0}")]
+    #[error("conflict with another transaction: {0}")]
     Conflict(String),
     /// The database is unreachable.
     #[error("it cannot be reached: {0}")]
@@ -55,8 +55,8 @@ impl Fault {
         Fault::Damaged { what: what.into(), value: value.to_string() }
     }
 
-    /// Whether the cause is a row that cannot be read, contradicts itself or refers to a missing row. Then
-    /// only what the row describes fails (decision 0027).
+    /// Whether the cause is a row that cannot be read, contradicts itself or refers to a missing row. Then only the
+    /// object that the row describes fails (decision 0027).
     pub fn is_malformed(&self) -> bool {
         match self {
             Fault::Damaged { .. } | Fault::Missing(_) | Fault::Refused(_) | Fault::Json(_) => true,

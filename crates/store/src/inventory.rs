@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_listed() {
         let mut expected = Inventory::default();
         expected.add_column("jobs", "id", "uuid");
         expected.add_column("jobs", "lane", "bigint");

@@ -473,7 +473,7 @@ counters! { $
 lane_tallies! { LANE_TALLIES[1] { lane Big } }
 limiter_tallies! { LIMITER_TALLIES[1] { limiter Big } }
 job_tally! { JOB_TALLY[1] { id Bits } }
-// The same as they are stored on database servers, where each writer adds to a shard of its own.
+// The same as they are stored on database servers, where each writer adds to its own shard.
 lane_tallies! { SHARDED_LANE_TALLIES[2] { lane Big, shard Shard } }
 job_tally! { SHARDED_JOB_TALLY[1] { shard Shard } }
 table! { LIMITER_PACES = limiter_paces[1] { limiter Big, last_at Time } }

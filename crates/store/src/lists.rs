@@ -1,5 +1,5 @@
-//! What lists share in every database: how much a page holds, and which rows match a query. Filters have no
-//! index, so each adapter reads a bounded number of rows and asks this module which of them match.
+//! Shared by the lists of every database: how much a page holds, and which rows match a query. Filters have no index,
+//! so each adapter reads a bounded number of rows and asks this module which of them match.
 
 use crate::codes::schedule_type;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -170,7 +170,7 @@ impl Candidate {
     /// Whether its own row matches. Tags, text and status must be checked separately.
     pub fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
-        // What the stored status leaves open, the job's view decides.
+        // If the stored status is not conclusive, the job's view decides.
         let may_have_status = match query.status {
             Some(JobStatus::Active) => matches!(self.mark, StoredStatus::Active | StoredStatus::Failed),
             Some(JobStatus::Completed) => matches!(self.mark, StoredStatus::Active | StoredStatus::Paused),
@@ -274,7 +274,7 @@ mod tests {
         let mut few = PageRoom::of(2);
         assert!(few.take(1) && !few.is_full() && few.take(1) && few.is_full() && !few.take(0));
         let mut large = PageRoom::of(10);
-        assert!(large.take(limits::PAGE_BYTES_MAX + 1), "or nobody would ever get past it");
+        assert!(large.take(limits::PAGE_BYTES_MAX + 1), "otherwise no reader could get past it");
         assert!(!large.take(1));
         let mut exact = PageRoom::of(10);
         assert!(exact.take(limits::PAGE_BYTES_MAX - 1) && exact.take(1) && !exact.take(1));

@@ -22,7 +22,7 @@ pub(crate) const ENDED_PER_LOOK: usize = 200;
 /// Executions whose lines one transaction removes: each may have a few megabytes.
 pub(crate) const EXECUTIONS_PER_STEP: usize = 4;
 
-/// What one process knows about the limit.
+/// One process's state for the limit.
 #[derive(Debug)]
 pub(crate) struct LogQuota {
     bytes_max: Option<u64>,
@@ -70,7 +70,7 @@ impl LogQuota {
         (owed >= due).then_some(QuotaLook { bytes_max, owed })
     }
 
-    /// Settles what this check was about. Bytes that were removed beyond it count for later checks.
+    /// Settles this check. Bytes that were removed beyond it count for later checks.
     pub fn settle(&self, look: QuotaLook, freed: u64) {
         self.owed.fetch_sub(signed(look.owed.max(freed)), Ordering::Relaxed);
     }

@@ -1,6 +1,5 @@
-//! Rows that cannot be read: a malformed row affects only what it describes (decision 0027). Reads of many
-//! rows skip a malformed one, log it once and count it. `punctual check` finds all of them
-//! (`malformed_check.rs`).
+//! Rows that cannot be read: a malformed row affects only the object that it describes (decision 0027). Reads of many
+//! rows skip a malformed one, log it once and count it. `punctual check` finds all of them (`malformed_check.rs`).
 
 use crate::fault::Fault;
 use std::collections::BTreeSet;
@@ -20,7 +19,7 @@ pub fn rows_passed_over() -> u64 {
 }
 
 /// The value that was read, or `None` if the row is malformed.
-pub(crate) fn pass_over<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
+pub(crate) fn skip_malformed<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(fault) if fault.is_malformed() => {
@@ -36,7 +35,7 @@ pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> 
     let reads = reads.into_iter();
     let mut items = Vec::with_capacity(reads.size_hint().0);
     for read in reads {
-        items.extend(pass_over(read)?);
+        items.extend(skip_malformed(read)?);
     }
     Ok(items)
 }
@@ -63,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_malformed_rows_are_passed_over() {
-        assert_eq!(pass_over(Ok(1)).unwrap(), Some(1));
+    fn only_malformed_rows_are_skipped() {
+        assert_eq!(skip_malformed(Ok(1)).unwrap(), Some(1));
         let before = rows_passed_over();
-        assert_eq!(pass_over::<u8>(Err(Fault::damaged("live.state", 9))).unwrap(), None);
+        assert_eq!(skip_malformed::<u8>(Err(Fault::damaged("live.state", 9))).unwrap(), None);
         assert!(rows_passed_over() > before);
-        assert!(pass_over::<u8>(Err(Fault::Away("gone".to_owned()))).is_err());
-        assert!(pass_over::<u8>(Err(Fault::Unloaded)).is_err());
+        assert!(skip_malformed::<u8>(Err(Fault::Away("gone".to_owned()))).is_err());
+        assert!(skip_malformed::<u8>(Err(Fault::Unloaded)).is_err());
     }
 }

@@ -68,7 +68,7 @@ impl Reference {
 
     pub fn problem(&self, layout: &Layout, row_key: &[Cell<'_>]) -> String {
         let Reference { column, target, .. } = self;
-        told(layout, row_key, column, &format!("names a row of {target} that is not there"))
+        problem_text(layout, row_key, column, &format!("names a row of {target} that does not exist"))
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn problems(table: &Layout, rows: &[Cells]) -> Vec<String> {
 }
 
 /// Names the table, the key and the column.
-fn told(table: &Layout, key: &[Cell<'_>], column: &str, problem: &str) -> String {
+fn problem_text(table: &Layout, key: &[Cell<'_>], column: &str, problem: &str) -> String {
     let key: Vec<String> =
         table.key_columns().iter().zip(key).map(|(column, cell)| shown(column, cell)).collect();
     format!("malformed row in {}, key {}, column {column}: {problem}", table.name, key.join(" "))
@@ -98,7 +98,7 @@ fn shown(column: &Column, cell: &Cell<'_>) -> String {
 }
 
 fn problem(table: &Layout, cells: &[Cell<'_>]) -> Option<String> {
-    let tell = |column: &str, fault: &Fault| Some(told(table, cells, column, &fault.to_string()));
+    let tell = |column: &str, fault: &Fault| Some(problem_text(table, cells, column, &fault.to_string()));
     for (place, column) in table.columns.iter().enumerate() {
         let read = (column.check)(cells, place).and_then(|()| match &cells[place] {
             Cell::Text(text) => read_text(table.name, column.name, text),
@@ -195,9 +195,9 @@ mod tests {
             vec![Cell::Text("mail".into()), Cell::Null, Cell::Null, limits, Cell::Null]
         };
         assert_eq!(of("queues", queue("{}")), Vec::<String>::new());
-        let told = of("queues", queue("{garbage"));
+        let found = of("queues", queue("{garbage"));
         let begins = "malformed row in queues, key \"mail\", column limits: queues.limits holds a document";
-        assert!(told.len() == 1 && told[0].starts_with(begins), "{told:?}");
+        assert!(found.len() == 1 && found[0].starts_with(begins), "{found:?}");
         let token = |role, about: &str| {
             let (id, secret) = (Cell::Text("t".into()), Cell::Bytes(vec![0; 32].into()));
             let about = Cell::Text(about.to_owned().into());
@@ -207,8 +207,8 @@ mod tests {
             of("tokens", token(77, "{}")),
             ["malformed row in tokens, key \"t\", column role: tokens.role holds 77, which is not valid"]
         );
-        let told = of("tokens", token(4, "[7]"));
+        let found = of("tokens", token(4, "[7]"));
         let begins = "malformed row in tokens, key \"t\", column about: tokens.about holds a document";
-        assert!(told.len() == 1 && told[0].starts_with(begins), "{told:?}");
+        assert!(found.len() == 1 && found[0].starts_with(begins), "{found:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The verbs of the membership table as values, as [`crate::write`] has those of the store: the same call
-//! on every database, and one that the simulator can send.
+//! The verbs of the membership table as values, like those of the store in [`crate::write`]: the same call for every
+//! database, which the simulator can send, too.
 
 use punctual_core::ports::{
     HeldLease, Joining, LeaseName, MalformedRow, MemberId, MemberPulse, Standing, Take,

@@ -63,7 +63,7 @@ pub(crate) trait Rows {
     fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
     /// The first `count` executions on a wait list, by rank. May return fewer if other transactions have
     /// locked some.
-    fn first_in_line(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault>;
+    fn first_on_wait_list(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault>;
 
     /// The last `count` queued executions of a queue before a position, the last one first. If others write
     /// at the same time, some may no longer be queued.
@@ -95,7 +95,7 @@ pub(crate) trait Rows {
     fn set_mark(&mut self, job: JobId, mark: StoredStatus) -> Result<(), Fault>;
     /// Stores the last occurrence number that was assigned.
     fn set_numbered(&mut self, job: JobId, numbered: u32) -> Result<(), Fault>;
-    /// Stores what the job must remember of a schedule that is over.
+    /// Stores the facts of an ended schedule that the job must remember.
     fn keep_spent(&mut self, job: JobId, spent: Spent) -> Result<(), Fault>;
     /// Whether the job has open or future occurrences.
     fn is_unfinished(&mut self, job: JobId) -> Result<bool, Fault>;
@@ -128,9 +128,9 @@ pub(crate) trait Rows {
     /// The first occurrence of a job that waits behind this gate. Occurrences opened by a replay come last.
     fn first_behind(&mut self, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault>;
     /// Whether an occurrence is open that does not wait behind the overlap gate.
-    fn has_open_not_in_line(&mut self, job: JobId) -> Result<bool, Fault>;
+    fn has_open_not_waiting(&mut self, job: JobId) -> Result<bool, Fault>;
     fn insert_live(&mut self, row: &LiveRow) -> Result<(), Fault>;
-    /// Writes everything that can change while an occurrence is open, except what control verbs change.
+    /// Writes everything that can change while an occurrence is open, except the columns that control verbs change.
     fn update_live(&mut self, was: &LiveRow, live: &Live) -> Result<(), Fault>;
     /// Like [`Self::update_live`], for a row whose state does not change.
     fn update_live_in_state(&mut self, live: &Live) -> Result<(), Fault>;
@@ -235,7 +235,7 @@ pub(crate) struct LiveRow {
     pub is_sole: bool,
 }
 
-/// What a job remembers of a schedule that is over.
+/// The facts of an ended schedule that the job must remember.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spent {
     /// The last occurrence number that was assigned.
@@ -261,8 +261,7 @@ pub(crate) struct ScheduleRow {
     pub lane: i64,
 }
 
-/// What the rules need to know about a job when one of its attempts ends, or when another job depends on
-/// it.
+/// The facts about a job that the rules need when one of its attempts ends, or when another job depends on it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JobTerms {
     pub settings: Settings,

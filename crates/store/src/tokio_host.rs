@@ -20,7 +20,7 @@ pub(crate) fn tokio_host(seed: u64) -> Host {
     }
 }
 
-/// Counts from when it was made.
+/// Counts from its creation.
 struct TokioClock(Instant);
 
 impl Clock for TokioClock {

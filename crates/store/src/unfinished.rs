@@ -4,6 +4,6 @@
 /// The table of these notes. It is not part of the schema.
 pub(crate) const NOTES_TABLE: &str = "moving";
 
-/// The error for anyone who tries to open such a store.
+/// The error when a process tries to open such a store.
 pub(crate) const UNFINISHED: &str = "it holds an unfinished copy of another store: repeat `punctual \
                                      migrate-data` until it is complete, or use another database";

@@ -1,6 +1,6 @@
-//! The baseline: a database without the scheduler on top of it, for benchmarks. It measures the best
-//! possible throughput, the latency of a small commit and the disk space used, and it can fill in a past.
-//! The adapters implement it; this module holds what they share.
+//! The baseline: a database without the scheduler on top of it, for benchmarks. It measures the best possible
+//! throughput, the latency of a small commit and the disk space used, and it can write a history. The adapters
+//! implement it; this module holds what they share.
 //!
 //! Do not run it on a database that is in use: the baseline refuses a database that has jobs.
 
@@ -25,8 +25,7 @@ pub struct BaselineOptions {
     pub payload_bytes: usize,
 }
 
-/// What was measured: on one thread of the embedded store, or on as many connections as a server store has
-/// writers.
+/// The measured rates: on one thread of the embedded store, or on as many connections as a server store has writers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BaselineRates {
     /// Jobs inserted the way a submit does: the job and its live row.

@@ -128,7 +128,7 @@ fn scattered(number: u64) -> u64 {
 pub(crate) use on_servers::keep;
 
 mod on_servers {
-    //! Writing the past over several connections at once.
+    //! Writes the history over several connections at once.
 
     use super::{Past, PastBatch};
     use crate::baseline::RowProgress;
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_past_is_whole_spread_evenly_and_in_order() {
+    fn the_history_is_complete_evenly_spread_and_ordered() {
         let until = Timestamp::from_micros(2_000_000_000_000_000);
         let span = Duration::from_secs(29 * 24 * 3_600);
         let past = Past { executions: 4_205, until, span, payload_bytes: 20 };
@@ -222,6 +222,10 @@ mod tests {
         let first = ends.first().map_or(until, |end| end.completed_at);
         assert!(until.since(first) < span && span - until.since(first) < Duration::from_secs(3_600));
         assert!(ends.iter().all(|end| jobs.binary_search(&end.id.occurrence.job).is_ok()));
-        assert_eq!(ends.last().map(|end| end.id.occurrence.number), Some(5), "the last job has what is left");
+        assert_eq!(
+            ends.last().map(|end| end.id.occurrence.number),
+            Some(5),
+            "the last job has the remaining executions"
+        );
     }
 }

@@ -57,7 +57,7 @@ pub async fn cancelling_a_job_asks_what_runs_to_stop(store: Arc<dyn Store>) {
     let cancelled = harness.done(at(4), job(1).id, Verb::Cancel).await;
     assert_eq!((cancelled.asked, cancelled.effects), (vec![running.execution], CommitEffects::default()));
     assert_eq!(worker.beat(at(5)).await, [running.lease()]);
-    assert_eq!(harness.open(job(1).id).await.len(), 1, "it runs until its worker says so");
+    assert_eq!(harness.open(job(1).id).await.len(), 1, "it runs until its worker reports the end");
     worker.end(at(6), &running, succeeded(6)).await;
     assert_eq!(harness.ended(job(1).id).await, [(1, 1, Status::Cancelled)], "too late to succeed");
     assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled);
@@ -150,7 +150,7 @@ pub async fn cancelling_an_execution_that_has_not_started_ends_it(store: Arc<dyn
     let cancelled = CancelOutcome::Cancelled(CommitEffects { ended, ..CommitEffects::default() });
     assert_eq!(harness.cancel(at(2), execution).await, cancelled);
     assert_eq!(harness.cancel(at(3), execution).await, CancelOutcome::Finished);
-    assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled, "nothing else was to come");
+    assert_eq!(harness.status(job(1).id).await, JobStatus::Cancelled, "no other occurrence was left");
     assert!(worker.is_idle(at(4)).await);
 }
 
@@ -160,7 +160,7 @@ pub async fn cancelling_an_execution_that_runs_asks_its_worker(store: Arc<dyn St
     harness.submit(at(1), job(1)).await;
     let running = worker.claim_one(at(2)).await;
     assert_eq!(harness.cancel(at(3), running.execution).await, CancelOutcome::Asked);
-    assert_eq!(harness.cancel(at(4), running.execution).await, CancelOutcome::Asked, "once is enough");
+    assert_eq!(harness.cancel(at(4), running.execution).await, CancelOutcome::Asked, "repeating the request changes nothing");
     assert_eq!(harness.status(job(1).id).await, JobStatus::Active);
     assert_eq!(worker.beat(at(5)).await, [running.lease()]);
     worker.end(at(6), &running, failed(6)).await;

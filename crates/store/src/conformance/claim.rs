@@ -46,7 +46,7 @@ pub async fn claims_go_by_rank_across_lanes(store: Arc<dyn Store>) {
     }
     let session = harness.open_session("w").await;
     let order = numbers(&harness.claim(at(20), session, 1, 10).await);
-    assert_eq!(order, [1, 2, 3, 4, 5], "the longest waiting goes first, whatever its lane");
+    assert_eq!(order, [1, 2, 3, 4, 5], "the execution that has waited longest is claimed first, whatever its lane");
 }
 
 pub async fn claims_go_by_rank_across_very_many_lanes_most_of_them_empty(store: Arc<dyn Store>) {
@@ -72,7 +72,7 @@ pub async fn high_priority_goes_first(store: Arc<dyn Store>) {
     harness.submit(at(1_000), job_with(4, |spec| spec.priority = Priority::MAX)).await;
     let session = harness.open_session("w").await;
     let claimed = harness.claim(at(1_001), session, 1, 10).await;
-    assert_eq!(numbers(&claimed), [3, 2, 1, 4], "and what has waited long goes before it");
+    assert_eq!(numbers(&claimed), [3, 2, 1, 4], "an execution that has waited long is claimed before it");
 }
 
 pub async fn a_claim_takes_no_more_than_its_limit(store: Arc<dyn Store>) {
@@ -108,7 +108,7 @@ pub async fn a_claim_skips_job_types_that_it_does_not_name(store: Arc<dyn Store>
     let session = harness.open_session("w").await;
     let claim = |turn, job_types: &[&str]| claim(session, turn, &[], job_types);
     assert_eq!(claimed(&harness, claim(1, &["mail", "sweep", "unheard of"])).await, [2, 3]);
-    assert_eq!(claimed(&harness, claim(2, &[])).await, Vec::<u32>::new(), "no job type is none, not all");
+    assert_eq!(claimed(&harness, claim(2, &[])).await, Vec::<u32>::new(), "an empty list of job types means none, not all");
     assert_eq!(claimed(&harness, claim(2, &["report"])).await, [1]);
 }
 
@@ -119,7 +119,7 @@ pub async fn a_claim_skips_queues_that_it_does_not_name(store: Arc<dyn Store>) {
     }
     let session = harness.open_session("w").await;
     assert_eq!(claimed(&harness, claim(session, 1, &["bulk", "bulk", "other"], &["report"])).await, [2]);
-    assert_eq!(claimed(&harness, claim(session, 2, &[], &["report"])).await, [1, 3], "none named means all");
+    assert_eq!(claimed(&harness, claim(session, 2, &[], &["report"])).await, [1, 3], "an empty list of queues means all");
 }
 
 pub async fn an_empty_claim_leaves_its_turn_unused(store: Arc<dyn Store>) {
@@ -185,8 +185,8 @@ pub async fn racing_claimers_get_disjoint_work(store: Arc<dyn Store>) {
         }
     });
     let claimed: Vec<u32> = futures_util::future::join_all(claimers).await.concat();
-    assert_eq!(claimed.len(), 200, "nothing is granted twice");
-    assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>(), (0..200).collect(), "nothing is left");
+    assert_eq!(claimed.len(), 200, "no execution is granted twice");
+    assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>(), (0..200).collect(), "every execution is granted");
 }
 
 pub async fn a_doubled_claim_is_granted_once(store: Arc<dyn Store>) {
@@ -216,6 +216,6 @@ async fn claimed(harness: &Harness, claim: Claim) -> Vec<u32> {
 
 /// The numbers of the jobs, as [`job`] assigns them.
 fn numbers(assignments: &[Assignment]) -> Vec<u32> {
-    let number_of = |id| (0..1_000).find(|n| job(*n).id == id).expect("one of ours");
+    let number_of = |id| (0..1_000).find(|n| job(*n).id == id).expect("a job of this case");
     assignments.iter().map(|assignment| number_of(assignment.execution.occurrence.job)).collect()
 }

@@ -40,7 +40,7 @@ pub(crate) async fn wrong_counters_are_found_and_repaired(
     worker.claim_one(at(2)).await;
     assert_eq!(find().await, Vec::<String>::new());
     let depths = store.depths().await.unwrap();
-    for (sql, told) in [
+    for (sql, expected) in [
         ("UPDATE lane_tallies SET queued = queued + 5", "queued is "),
         ("UPDATE limiter_tallies SET in_use = in_use - 2", "in_use is -1 and should be 1"),
         ("UPDATE limiter_tallies SET waiting = waiting + 2", "waiting is 5 and should be 3"),
@@ -51,7 +51,7 @@ pub(crate) async fn wrong_counters_are_found_and_repaired(
     ] {
         spoil(sql).await;
         let found = find().await;
-        assert!(found.len() == 1 && found[0].contains(told), "{sql}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains(expected), "{sql}: {found:?}");
         assert_eq!(repair().await, found, "{sql}");
         assert_eq!((find().await, repair().await), (vec![], vec![]), "{sql}");
         assert_eq!(store.depths().await.unwrap(), depths, "{sql}");

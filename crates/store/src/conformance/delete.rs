@@ -98,12 +98,12 @@ pub async fn a_purge_removes_what_is_left_of_deleted_jobs(store: Arc<dyn Store>)
     assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap(), "nothing is deleted yet");
     assert_eq!(harness.ended(job(1).id).await.len(), 1);
     harness.done(at(3), job(1).id, Verb::Delete).await;
-    assert_eq!(harness.try_submit(at(4), job(1)).await, SubmitOutcome::AlreadyThere, "its row is there");
+    assert_eq!(harness.try_submit(at(4), job(1)).await, SubmitOutcome::AlreadyThere, "its row still exists");
     assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!(harness.ended(job(1).id).await, []);
     assert_eq!(harness.store.logs(execution, None, 10).await.unwrap().items, []);
     harness.submit(at(5), job(1)).await;
-    assert_eq!(worker.claim_one(at(6)).await.execution, execution, "nothing reminds of the first one");
+    assert_eq!(worker.claim_one(at(6)).await.execution, execution, "nothing is left of the first one");
 }
 
 pub async fn a_purge_waits_for_what_runs(store: Arc<dyn Store>) {
@@ -134,8 +134,8 @@ pub async fn a_purge_leaves_what_has_just_ended(store: Arc<dyn Store>) {
     assert_eq!(harness.ended(job(2).id).await.len(), 1, "it was deleted just then");
     assert!(!harness.store.purge(at(20), 100).await.unwrap());
     assert_eq!(harness.ended(job(2).id).await, []);
-    assert_eq!(harness.ended(job(1).id).await.len(), 1, "it ran on and has ended just then");
-    assert!(!harness.store.purge(at(20), 1).await.unwrap(), "asking again at once would not help");
+    assert_eq!(harness.ended(job(1).id).await.len(), 1, "it kept running and has just ended");
+    assert!(!harness.store.purge(at(20), 1).await.unwrap(), "nothing more can be purged now");
     assert!(!harness.store.purge(at(21), 100).await.unwrap());
     assert_eq!(harness.ended(job(1).id).await, []);
 }

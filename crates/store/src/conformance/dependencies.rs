@@ -179,7 +179,7 @@ pub async fn what_cannot_be_depended_on_is_refused(store: Arc<dyn Store>) {
     for (parent, problem) in problems {
         let refused = SubmitOutcome::BadParent { parent: job(parent).id, problem };
         assert_eq!(harness.try_submit(at(3), child(9, &[parent])).await, refused);
-        assert_eq!(harness.store.job(job(9).id).await.unwrap(), None, "nothing of it is kept");
+        assert_eq!(harness.store.job(job(9).id).await.unwrap(), None, "nothing of it is stored");
     }
 }
 

@@ -17,10 +17,10 @@ pub async fn a_full_queue_refuses_what_would_join_it(store: Arc<dyn Store>) {
         spec.queue = "bulk".to_owned();
         spec.settings.schedule = once(1);
     });
-    assert_eq!(harness.try_submit(at(2), past).await, full(2, 2), "what is late joins at once, too");
-    assert!(harness.store.job(job(3).id).await.unwrap().is_none(), "nothing of it was kept");
+    assert_eq!(harness.try_submit(at(2), past).await, full(2, 2), "a late job enters the queue at once, too");
+    assert!(harness.store.job(job(3).id).await.unwrap().is_none(), "nothing of it was stored");
     harness.submit(at(2), job(5)).await;
-    // A running execution makes room; one that is given back takes it again.
+    // A running execution makes room; an execution that is returned takes it again.
     let assignment = worker.claim_one(at(3)).await;
     harness.submit(at(3), in_bulk(6)).await;
     worker.give_back(at(4), &assignment).await;
@@ -82,7 +82,7 @@ pub async fn what_was_accepted_for_later_is_never_refused(store: Arc<dyn Store>)
     assert!(matches!(harness.fire(at(100), recurring.id, 1).await, FireOutcome::Fired { .. }));
     let trigger = Verb::trigger(true);
     harness.done(at(101), recurring.id, trigger).await;
-    assert_eq!(harness.open(recurring.id).await.len(), 2, "people who trigger a job mean it");
+    assert_eq!(harness.open(recurring.id).await.len(), 2, "a trigger ignores the limit");
 }
 
 pub async fn a_repeated_submit_to_a_full_queue_is_known(store: Arc<dyn Store>) {
@@ -129,7 +129,7 @@ pub async fn settings_of_queues_are_listed_with_their_pauses(store: Arc<dyn Stor
     assert_eq!(
         harness.store.queues().await.unwrap(),
         [row("bulk", None, Some(7))],
-        "a resume keeps the limit"
+        "resuming the queue keeps the limit"
     );
     harness.store.set_queue("bulk".to_owned(), QueueSettings::default()).await.unwrap();
     assert_eq!(harness.store.queues().await.unwrap(), []);

@@ -10,7 +10,7 @@ use punctual_core::ports::{
 use punctual_core::secrets::SecretRule;
 use std::sync::Arc;
 
-/// A token with nothing but what it needs.
+/// A token with only the required columns set.
 pub(super) fn plain_token(id: &str, secret: u8) -> Token {
     Token {
         id: id.to_owned(),
@@ -101,7 +101,7 @@ pub async fn a_token_is_added_only_where_none_has_its_id(store: Arc<dyn Store>) 
 
 pub async fn a_token_is_changed_only_while_it_is_as_expected(store: Arc<dyn Store>) {
     let (old, new) = (plain_token("t1", 7), full_token("t1", 8));
-    assert!(!replaced(&*store, &new, &old).await, "it is not there");
+    assert!(!replaced(&*store, &new, &old).await, "it does not exist");
     store.put_token(Token { last_used_at: Some(at(20)), ..old.clone() }).await.unwrap();
     let others = [
         plain_token("t1", 9),
@@ -115,13 +115,13 @@ pub async fn a_token_is_changed_only_while_it_is_as_expected(store: Arc<dyn Stor
     assert_eq!(store.token("t1").await.unwrap().unwrap().secret_sha256, [7; 32]);
     assert!(replaced(&*store, &new, &old).await, "the last use is not compared");
     let stored = Token { last_used_at: Some(at(20)), ..new.clone() };
-    assert_eq!(store.token("t1").await.unwrap(), Some(stored), "all but the last use");
-    assert!(!replaced(&*store, &new, &old).await, "its secret is another one now");
+    assert_eq!(store.token("t1").await.unwrap(), Some(stored), "everything except the last use");
+    assert!(!replaced(&*store, &new, &old).await, "its secret has changed");
     assert!(!replaced(&*store, &old, &Token { expires_at: None, ..new.clone() }).await);
     assert!(replaced(&*store, &new, &new).await, "even if nothing changes");
 }
 
-/// The entry is there if and only if the change is.
+/// The entry exists if and only if the change took effect.
 pub async fn a_change_of_tokens_or_users_and_its_entry_are_one(store: Arc<dyn Store>) {
     use DirectoryChange::{AddToken, AddUser, PutToken, RemoveToken, RemoveUser, ReplaceToken, ReplaceUser};
     use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
@@ -158,8 +158,8 @@ pub async fn a_change_of_tokens_or_users_and_its_entry_are_one(store: Arc<dyn St
     ];
     let mut expected = Vec::new();
     for (number, (change, outcome)) in (1..).zip(changes) {
-        let told = store.change_directory(change.clone(), Some(entry(number))).await.unwrap();
-        assert_eq!(told, outcome, "{change:?}");
+        let reply = store.change_directory(change.clone(), Some(entry(number))).await.unwrap();
+        assert_eq!(reply, outcome, "{change:?}");
         if outcome == Done {
             expected.insert(0, entry(number));
         }
@@ -369,7 +369,7 @@ pub async fn documents_change_by_version_and_all_or_none(store: Arc<dyn Store>) 
         (vec![Replace(document("a", 2)), removal("b", 2)], Changed),
         (vec![Replace(document("a", 2)), removal("c", 1)], NotThere),
         (vec![removal("c", 1)], NotThere),
-        // Half of it is as it would be afterwards: that is another change's work.
+        // Part of it already has the requested state: another change did that.
         (vec![Add(document("a", 1)), Add(document("c", 1))], Changed),
     ] {
         assert_eq!(change_documents(&*store, &changes).await, outcome, "{changes:?}");

@@ -110,7 +110,7 @@ pub async fn what_belonged_to_deleted_jobs_is_told_until_they_are_purged(store: 
     }
     let page = harness.store.finished_after(0, 10).await.unwrap();
     let all = [1, 2, 3].map(|number| job(number).id.occurrence(1).attempt(1));
-    assert_eq!(executions(&page), all, "also of what the deletion itself has ended");
+    assert_eq!(executions(&page), all, "including executions that the deletion ended");
     assert_eq!(page.items[2].finished.status, Status::Cancelled);
     harness.store.purge(at(4), 100).await.unwrap();
     let page = harness.store.finished_after(0, 10).await.unwrap();
@@ -158,7 +158,7 @@ pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
     }
     walked.sort();
     expected.sort();
-    assert_eq!(walked, expected, "each once, and nothing that is queued or to come");
+    assert_eq!(walked, expected, "each once, and none that is queued or in the future");
 }
 
 /// Everything of one kind.

@@ -24,8 +24,8 @@ pub async fn what_is_queued_expires_when_it_is_looked_at(store: Arc<dyn Store>) 
     assert_eq!((view.status(), view.open), (JobStatus::Failed, vec![]));
     let last = view.last_finished.expect("it has ended");
     assert_eq!((last.status, last.started_at, last.completed_at), (Status::Expired, None, at(11)));
-    assert!(last.error.is_some(), "people read why");
-    assert_eq!(harness.dead_letters().await, [], "what never ran cannot run again");
+    assert!(last.error.is_some(), "the reason is recorded for users");
+    assert_eq!(harness.dead_letters().await, [], "an execution that never ran leaves no dead letter");
     assert_eq!(harness.look(at(12), execution, None).await, LookOutcome::Conflict);
     assert!(worker.is_idle(at(12)).await);
 }
@@ -76,7 +76,7 @@ pub async fn what_waits_for_its_retry_expires(store: Arc<dyn Store>) {
     assert_eq!(harness.look(at(101), next, None).await, LookOutcome::Expired(expired(next)));
     assert_eq!(harness.ended(job.id).await, [(1, 1, Status::Failed), (1, 2, Status::Expired)]);
     assert_eq!(harness.status(job.id).await, JobStatus::Failed);
-    assert_eq!(harness.dead_letters().await[0].attempts, 2, "what has failed before can be redriven");
+    assert_eq!(harness.dead_letters().await[0].attempts, 2, "an execution that failed before can be redriven");
 }
 
 pub async fn a_retry_keeps_the_expiry_of_its_occurrence(store: Arc<dyn Store>) {

@@ -1,4 +1,4 @@
-//! What the cases share: times, jobs, and the verbs with the replies they expect.
+//! Shared by all cases: times, jobs, and the verbs with their expected replies.
 
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
@@ -236,7 +236,7 @@ impl Harness {
     }
 
     pub async fn view(&self, id: JobId) -> JobView {
-        self.store.job(id).await.unwrap().expect("the job is there")
+        self.store.job(id).await.unwrap().expect("the job exists")
     }
 
     pub async fn status(&self, id: JobId) -> JobStatus {

@@ -13,7 +13,7 @@ pub async fn an_idempotency_key_names_one_job(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.submit(at(1), named(1)).await;
     assert_eq!(harness.try_submit(at(2), named(2)).await, SubmitOutcome::Existing(named(1).id));
-    assert_eq!(harness.store.job(named(2).id).await.unwrap(), None, "nothing of it is kept");
+    assert_eq!(harness.store.job(named(2).id).await.unwrap(), None, "nothing of it is stored");
     assert_eq!(worker.claim(at(3), 10).await.len(), 1);
 }
 
@@ -86,7 +86,7 @@ pub async fn a_deleted_job_frees_its_keys(store: Arc<dyn Store>) {
         assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap());
         let third = Job { id: first.id, ..second };
         let outcome = harness.try_submit(at(5), third).await;
-        assert_eq!(outcome, SubmitOutcome::AlreadyThere, "what runs of it is still there");
+        assert_eq!(outcome, SubmitOutcome::AlreadyThere, "its running execution still exists");
         worker.claim_one(at(6)).await;
     }
 }
@@ -108,7 +108,7 @@ pub async fn a_unique_key_admits_one_unfinished_job(store: Arc<dyn Store>) {
     first.spec.settings.schedule = once(100);
     let taken = SubmitOutcome::KeyTaken(first.id);
     harness.submit(at(1), first.clone()).await;
-    assert_eq!(harness.try_submit(at(2), unique(2)).await, taken, "it is to come");
+    assert_eq!(harness.try_submit(at(2), unique(2)).await, taken, "it is in the future");
     harness.fired(at(100), first.id, 1).await;
     assert_eq!(harness.try_submit(at(101), unique(2)).await, taken, "it is queued");
     let running = worker.claim_one(at(102)).await;
@@ -165,7 +165,7 @@ pub async fn a_finished_job_whose_unique_key_was_taken_cannot_begin_again(store:
     assert_eq!(
         harness.try_submit(at(7), unique(3)).await,
         SubmitOutcome::KeyTaken(first),
-        "it has the key again"
+        "it holds the key again"
     );
     assert_eq!(harness.refused(at(8), unique(2).id, TRIGGER).await, Refusal::KeyTaken(first));
 }

@@ -92,7 +92,7 @@ pub async fn jobs_that_finished_long_ago_are_retired(store: Arc<dyn Store>) {
     for n in [0, 1, 2, 5, 6] {
         left.extend(harness.store.job(job(n).id).await.unwrap().map(|_| n));
     }
-    assert_eq!(left, [2, 5, 6], "what ended later, what is queued and what is to come");
+    assert_eq!(left, [2, 5, 6], "jobs that ended later, are queued or are in the future");
     assert!(!harness.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!((harness.ended(job(0).id).await.len(), harness.ended(job(2).id).await.len()), (0, 1));
     assert_eq!(harness.store.retire(at(501), step).await.unwrap().jobs, 0);
@@ -176,7 +176,7 @@ pub async fn retention_reaches_starts_that_pace_nothing_any_more(store: Arc<dyn 
         assert!(rounds < 100, "{:?}", kept().await);
         harness.store.retain(before(at(100 + rounds)), 3).await.unwrap();
     }
-    assert!(rounds > 1, "each looks at a few");
+    assert!(rounds > 1, "each round checks only a few");
 }
 
 fn before(time: Timestamp) -> Horizon {
@@ -221,7 +221,7 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
         harness.store.append_logs(some).await.unwrap();
     }
     let last = harness.store.last_logs(job(1).id.occurrence(1).attempt(1), 2).await.unwrap();
-    assert!(last[1].message.contains("dropped") && !last[0].message.contains("dropped"), "it is said once");
+    assert!(last[1].message.contains("dropped") && !last[0].message.contains("dropped"), "the message appears once");
     assert_eq!(last[1].stream, LogStream::Log);
     let mut bytes = 0;
     let mut after = None;
@@ -236,5 +236,5 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
     assert!(bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX + 3 * limits::LOG_LINE_BYTES_MAX, "{bytes}");
     harness.store.append_logs(vec![line(2, "next".to_owned())]).await.unwrap();
     let next = harness.store.last_logs(job(1).id.occurrence(1).attempt(2), 10).await.unwrap();
-    assert_eq!(next.len(), 1, "the next attempt has a log of its own");
+    assert_eq!(next.len(), 1, "the next attempt has a separate log");
 }

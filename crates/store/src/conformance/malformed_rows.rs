@@ -267,7 +267,7 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
 
 /// Everything unrelated to the damaged row works, and every list can be read. `number` distinguishes the
 /// calls.
-pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
+pub(crate) async fn everything_else_works(store: &dyn Store, number: u32) {
     let now = at(10_000 + i64::from(number) * 100);
     let first = 1_000 + number * 10;
     let job = |place: u32, change: &dyn Fn(&mut JobSpec)| sound(first + place, |spec| change(spec));
@@ -343,7 +343,7 @@ async fn fire_all(store: &dyn Store, now: Timestamp, sound: JobId) {
     store.look(now, looks).await.unwrap();
 }
 
-/// Claims one by one from all queues until these jobs were claimed; gives back everything else.
+/// Claims one by one from all queues until these jobs were claimed; returns everything else.
 async fn claim_all(store: &dyn Store, now: Timestamp, session: SessionId, jobs: &[JobId]) -> Vec<Assignment> {
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for turn in 1..50 {
@@ -362,7 +362,7 @@ async fn claim_all(store: &dyn Store, now: Timestamp, session: SessionId, jobs: 
             break;
         }
     }
-    assert_eq!(found.len(), jobs.len(), "a row that cannot be read is in the way");
+    assert_eq!(found.len(), jobs.len(), "a malformed row blocks other rows");
     store.give_back(now, session, others).await.unwrap();
     found
 }
@@ -407,7 +407,7 @@ async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job
     store.control(now, vec![cancel]).await.unwrap();
 }
 
-/// What was read contains no time that cannot be printed.
+/// The result contains no time that cannot be printed.
 fn printable<T: Debug>(read: Result<T, StoreError>) -> T {
     let read = read.unwrap();
     let text = format!("{read:?}");
@@ -445,7 +445,7 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
             let Some(next) = page.next else { break };
             query.walk = next;
         }
-        assert!(walk != finished || found.contains(&sound.id), "the list of what has succeeded");
+        assert!(walk != finished || found.contains(&sound.id), "the list of succeeded executions");
     }
     assert_eq!(printable(store.executions_of_job(sound.id, None, 1).await).items.len(), 1);
     assert_eq!(printable(store.history(sound.id, None, 1).await).items.len(), 1);
@@ -470,18 +470,22 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     store.limiters(vec![WaitList::of_queue(DAMAGED)]).await.unwrap();
 }
 
-/// The check finds everything that readers have skipped while this ran, and all times beyond the calendar.
+/// The check finds every row that readers skipped while this ran, and all times beyond the calendar.
 pub(crate) async fn is_found_by_check(
     damage: &Damage,
     probe: impl Future<Output = ()>,
     check: impl AsyncFn() -> Vec<String>,
 ) {
     // Before the row is used: a use may replace it.
-    let told = check().await;
+    let problems = check().await;
     let before = rows_passed_over();
     probe.await;
     if rows_passed_over() > before || damage.is_beyond_calendar {
-        assert!(told.iter().any(|line| line.starts_with("malformed row in ")), "{}: {told:#?}", damage.about);
+        assert!(
+            problems.iter().any(|line| line.starts_with("malformed row in ")),
+            "{}: {problems:#?}",
+            damage.about
+        );
     }
 }
 
@@ -493,7 +497,7 @@ pub(crate) const SPOILED_QUEUES: [(&str, &str); 4] = [
     ("paused_at", "UPDATE queues SET paused_at = 9223372036854775807 WHERE queue = 'bulk'"),
 ];
 
-/// A queue with unreadable settings hands nothing out, reports the reason, and is repaired by setting it.
+/// A queue with unreadable settings hands out no work, reports the reason, and is repaired by setting it again.
 /// Returns what a check reports about it.
 pub(crate) async fn set_again<S: Store + 'static>(
     number: u32,
@@ -510,8 +514,8 @@ pub(crate) async fn set_again<S: Store + 'static>(
     harness.submit(at(1), in_queue(1, "bulk")).await;
     drop(harness);
     spoil().await;
-    let told = check().await;
-    assert_eq!(told.len(), 1, "{told:#?}");
+    let problems = check().await;
+    assert_eq!(problems.len(), 1, "{problems:#?}");
 
     let harness = Harness::new(open().await);
     let row = harness.store.queues().await.unwrap().remove(0);
@@ -522,12 +526,12 @@ pub(crate) async fn set_again<S: Store + 'static>(
     let mut worker = harness.worker().await;
     let claimed = worker.claim(at(3), 10).await;
     let claimed: Vec<JobId> = claimed.iter().map(|one| one.execution.occurrence.job).collect();
-    assert_eq!(claimed, [in_queue(3, "other").id], "others go on");
+    assert_eq!(claimed, [in_queue(3, "other").id], "other queues are not affected");
     let resumed = harness.store.pause_queue(at(3), "bulk".to_owned(), Pausing::Resume).await;
-    assert!(resumed.is_err(), "to resume it would forget its limits");
+    assert!(resumed.is_err(), "resuming it would drop its limits");
 
     harness.store.set_queue("bulk".to_owned(), settings).await.unwrap();
-    // A queue that was paused at an unreadable time still is.
+    // A queue that was paused at an unreadable time stays paused.
     harness.store.pause_queue(at(3), "bulk".to_owned(), Pausing::Resume).await.unwrap();
     assert_eq!(harness.store.queues().await.unwrap().remove(0).unreadable, None);
     assert_eq!(check().await, Vec::<String>::new());
@@ -537,9 +541,9 @@ pub(crate) async fn set_again<S: Store + 'static>(
         {
         }
         let assignment = worker.claim_one(at(4)).await;
-        assert!(worker.is_idle(at(4)).await, "the limit holds again");
+        assert!(worker.is_idle(at(4)).await, "the limit is in force again");
         worker.end(at(5), &assignment, succeeded(5)).await;
         ended += 1;
     }
-    told.into_iter().next().unwrap_or_default()
+    problems.into_iter().next().unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Connections to one database, at least one.
-pub type Doors = Vec<Arc<dyn MembershipTable>>;
+pub type TableConnections = Vec<Arc<dyn MembershipTable>>;
 
 /// Passes the list of all cases to another macro.
 #[macro_export]
@@ -69,7 +69,7 @@ async fn take(membership: &dyn MembershipTable, number: usize, names: &[LeaseNam
 
 async fn pulse(membership: &dyn MembershipTable, number: usize) -> MemberPulse {
     let entries = membership.entries().await.unwrap();
-    let row = entries.members.into_iter().find(|row| row.id == id(number)).expect("it is there");
+    let row = entries.members.into_iter().find(|row| row.id == id(number)).expect("the member exists");
     MemberPulse { member: row.id, beat: row.beat }
 }
 
@@ -81,12 +81,12 @@ fn held(epoch: u64) -> Take {
     Take::Held(LeaseEpoch(epoch))
 }
 
-pub async fn a_member_is_listed_with_its_card_until_it_is_removed(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_member_is_listed_with_its_card_until_it_is_removed(connections: TableConnections) {
+    let membership = &*connections[0];
     assert_eq!(membership.entries().await.unwrap(), Entries::default());
     enter(membership, 2).await;
     enter(membership, 1).await;
-    let rows = doors[doors.len() - 1].entries().await.unwrap().members;
+    let rows = connections[connections.len() - 1].entries().await.unwrap().members;
     let shown: Vec<_> = rows.iter().map(|row| (row.id.clone(), row.card.as_str(), row.ttl)).collect();
     let ttl = Duration::from_millis(1_500);
     assert_eq!(shown, [(id(1), "card of 1", ttl), (id(2), "card of 2", ttl)]);
@@ -97,8 +97,8 @@ pub async fn a_member_is_listed_with_its_card_until_it_is_removed(doors: Doors) 
     assert_eq!(left, [id(2)]);
 }
 
-pub async fn entering_again_is_a_beat_with_a_new_card(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn entering_again_is_a_beat_with_a_new_card(connections: TableConnections) {
+    let membership = &*connections[0];
     enter(membership, 1).await;
     let before = pulse(membership, 1).await;
     let again = Joining { card: "another".to_owned(), ttl: Duration::from_secs(9), ..joining(1) };
@@ -108,8 +108,8 @@ pub async fn entering_again_is_a_beat_with_a_new_card(doors: Doors) {
     assert!(row.beat > before.beat);
 }
 
-pub async fn a_beat_raises_the_counter_by_one(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_beat_raises_the_counter_by_one(connections: TableConnections) {
+    let membership = &*connections[0];
     enter(membership, 1).await;
     let before = pulse(membership, 1).await;
     for beat in 1..=3 {
@@ -120,8 +120,8 @@ pub async fn a_beat_raises_the_counter_by_one(doors: Doors) {
     }
 }
 
-pub async fn who_is_not_there_can_neither_beat_nor_take(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn who_is_not_there_can_neither_beat_nor_take(connections: TableConnections) {
+    let membership = &*connections[0];
     enter(membership, 1).await;
     let beaten = membership.beat_member(at(1), &id(2), String::new()).await;
     assert_eq!(beaten, Ok(Standing::GivenUp));
@@ -132,8 +132,8 @@ pub async fn who_is_not_there_can_neither_beat_nor_take(doors: Doors) {
     assert_eq!((entries.members.len(), entries.held.len()), (1, 0));
 }
 
-pub async fn a_member_that_has_beaten_since_is_not_given_up(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_member_that_has_beaten_since_is_not_given_up(connections: TableConnections) {
+    let membership = &*connections[0];
     enter(membership, 1).await;
     let seen = pulse(membership, 1).await;
     membership.beat_member(at(1), &id(1), String::new()).await.unwrap();
@@ -141,15 +141,16 @@ pub async fn a_member_that_has_beaten_since_is_not_given_up(doors: Doors) {
     assert_eq!(membership.beat_member(at(2), &id(1), String::new()).await, Ok(Standing::Alive));
 }
 
-pub async fn a_member_is_given_up_once_and_all_it_held_is_free(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_member_is_given_up_once_and_all_it_held_is_free(connections: TableConnections) {
+    let membership = &*connections[0];
     for number in [1, 2] {
         enter(membership, number).await;
     }
     take(membership, 1, &segments(3)).await;
     take(membership, 2, &[LeaseName::Leader]).await;
     let seen = pulse(membership, 1).await;
-    let outcomes = join_all(doors.iter().chain(&doors).map(|door| give_up(&**door, seen.clone()))).await;
+    let outcomes =
+        join_all(connections.iter().chain(&connections).map(|door| give_up(&**door, seen.clone()))).await;
     assert_eq!(outcomes.iter().filter(|given_up| **given_up).count(), 1, "{outcomes:?}");
     let entries = membership.entries().await.unwrap();
     assert_eq!(entries.members.len(), 1);
@@ -158,16 +159,16 @@ pub async fn a_member_is_given_up_once_and_all_it_held_is_free(doors: Doors) {
     assert_eq!(take(membership, 2, &segments(3)).await, [held(2), held(2), held(2)]);
 }
 
-pub async fn taking_counts_as_a_beat(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn taking_counts_as_a_beat(connections: TableConnections) {
+    let membership = &*connections[0];
     enter(membership, 1).await;
     let seen = pulse(membership, 1).await;
     take(membership, 1, &[LeaseName::Leader]).await;
     assert!(!give_up(membership, seen).await, "it was alive when it took something");
 }
 
-pub async fn a_holder_keeps_its_epoch_and_the_next_one_has_a_higher(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_holder_keeps_its_epoch_and_the_next_one_has_a_higher(connections: TableConnections) {
+    let membership = &*connections[0];
     for number in [1, 2] {
         enter(membership, number).await;
     }
@@ -184,8 +185,8 @@ pub async fn a_holder_keeps_its_epoch_and_the_next_one_has_a_higher(doors: Doors
     }
 }
 
-pub async fn epochs_go_on_when_all_members_are_gone(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn epochs_go_on_when_all_members_are_gone(connections: TableConnections) {
+    let membership = &*connections[0];
     for start in 1..=4 {
         enter(membership, start).await;
         assert_eq!(take(membership, start, &segments(1)).await, [held(start as u64)]);
@@ -196,8 +197,8 @@ pub async fn epochs_go_on_when_all_members_are_gone(doors: Doors) {
     }
 }
 
-pub async fn only_the_holder_in_its_epoch_lets_go(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn only_the_holder_in_its_epoch_lets_go(connections: TableConnections) {
+    let membership = &*connections[0];
     for number in [1, 2] {
         enter(membership, number).await;
     }
@@ -211,8 +212,8 @@ pub async fn only_the_holder_in_its_epoch_lets_go(doors: Doors) {
     assert_eq!(take(membership, 2, &segments(1)).await, [Take::HeldBy(id(1))]);
 }
 
-pub async fn a_removed_member_holds_nothing(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_removed_member_holds_nothing(connections: TableConnections) {
+    let membership = &*connections[0];
     for number in [1, 2] {
         enter(membership, number).await;
     }
@@ -222,8 +223,8 @@ pub async fn a_removed_member_holds_nothing(doors: Doors) {
     assert_eq!(take(membership, 2, &all_names()).await, vec![held(2); all_names().len()]);
 }
 
-pub async fn a_card_of_some_kilobytes_reads_back(doors: Doors) {
-    let membership = &*doors[0];
+pub async fn a_card_of_some_kilobytes_reads_back(connections: TableConnections) {
+    let membership = &*connections[0];
     let card = "{\"name\": \"ä🦀 'quoted' \\\\ %\"}".repeat(400);
     membership.enter_member(at(0), Joining { card: card.clone(), ..joining(1) }).await.unwrap();
     assert_eq!(membership.entries().await.unwrap().members[0].card, card);
@@ -232,10 +233,10 @@ pub async fn a_card_of_some_kilobytes_reads_back(doors: Doors) {
     assert_eq!(membership.entries().await.unwrap().members[0].card, longer);
 }
 
-pub async fn contenders_hold_each_lease_once(doors: Doors) {
+pub async fn contenders_hold_each_lease_once(connections: TableConnections) {
     const CONTENDERS: usize = 6;
     for number in 0..CONTENDERS {
-        enter(&*doors[0], number).await;
+        enter(&*connections[0], number).await;
     }
     let mut epochs: BTreeMap<LeaseName, u64> = BTreeMap::new();
     for round in 0..4 {
@@ -243,7 +244,7 @@ pub async fn contenders_hold_each_lease_once(doors: Doors) {
             // Each starts at a different position, so that they meet in the middle.
             let mut names = all_names();
             names.rotate_left((number * 11 + round) % 65);
-            let door = doors[number % doors.len()].clone();
+            let door = connections[number % connections.len()].clone();
             async move {
                 let answers = door.take_leases(&id(number), names.clone()).await.unwrap();
                 names.into_iter().zip(answers).collect::<Vec<_>>()
@@ -258,14 +259,14 @@ pub async fn contenders_hold_each_lease_once(doors: Doors) {
                 }
             }
         }
-        assert_eq!(holders.len(), all_names().len(), "each has one");
-        let mut shown = doors[doors.len() - 1].entries().await.unwrap().held;
+        assert_eq!(holders.len(), all_names().len(), "each lease has one holder");
+        let mut shown = connections[connections.len() - 1].entries().await.unwrap().held;
         shown.retain(|(lease, holder)| holders.get(&lease.name) != Some(&(number_of(holder), lease.epoch.0)));
-        assert_eq!(shown, [], "what is shown is what was answered");
+        assert_eq!(shown, [], "the table matches the answers");
         for (name, (number, epoch)) in holders {
             assert!(epochs.insert(name, epoch).is_none_or(|before| before < epoch), "{name}: {epoch}");
             let lease = HeldLease { name, epoch: LeaseEpoch(epoch) };
-            let released = doors[0].release_leases(&id(number), vec![lease]).await;
+            let released = connections[0].release_leases(&id(number), vec![lease]).await;
             assert_eq!(released, Ok(vec![true]));
         }
     }
@@ -277,25 +278,26 @@ fn number_of(member: &MemberId) -> usize {
 
 /// Whichever comes first: either the member exists and holds everything it was granted, or it is gone and
 /// holds nothing.
-pub async fn a_take_against_the_loss_of_its_member(doors: Doors) {
+pub async fn a_take_against_the_loss_of_its_member(connections: TableConnections) {
     for round in 0..20 {
-        enter(&*doors[0], round).await;
-        let seen = pulse(&*doors[0], round).await;
-        let other = doors[round % doors.len()].clone();
+        enter(&*connections[0], round).await;
+        let seen = pulse(&*connections[0], round).await;
+        let other = connections[round % connections.len()].clone();
         let (member, names) = (id(round), segments(8));
-        let (taken, given_up) = tokio::join!(doors[0].take_leases(&member, names), give_up(&*other, seen));
+        let (taken, given_up) =
+            tokio::join!(connections[0].take_leases(&member, names), give_up(&*other, seen));
         let taken = taken.unwrap();
-        let entries = doors[0].entries().await.unwrap();
+        let entries = connections[0].entries().await.unwrap();
         let is_there = entries.members.iter().any(|row| row.id == id(round));
         let holds = entries.held.iter().filter(|(_, holder)| *holder == id(round)).count();
         assert_eq!(given_up, !is_there);
         if given_up {
-            assert_eq!(holds, 0, "a member that is gone holds something");
+            assert_eq!(holds, 0, "a removed member holds a lease");
             assert_eq!(taken, vec![Take::GivenUp; 8], "the count was the one from before the take");
         } else {
             assert_eq!(holds, 8);
             assert!(taken.iter().all(|take| matches!(take, Take::Held(_))), "{taken:?}");
-            doors[0].remove_member(&id(round)).await.unwrap();
+            connections[0].remove_member(&id(round)).await.unwrap();
         }
     }
 }
@@ -322,7 +324,7 @@ pub(crate) mod moved {
 pub(crate) mod malformed {
     //! Rows that Punctual cannot have written.
 
-    use super::{Doors, all_names, at, enter, held, id, segments, take};
+    use super::{TableConnections, all_names, at, enter, held, id, segments, take};
     use punctual_core::ports::{LeaseName, MalformedRow, MembershipTableName, Standing, Take};
 
     /// Each with the expected message.
@@ -347,22 +349,22 @@ pub(crate) mod malformed {
     ];
 
     /// One member holds all leases; other rows are damaged.
-    async fn spoil(doors: &Doors, run: impl AsyncFn(&'static str)) {
+    async fn spoil(connections: &TableConnections, run: impl AsyncFn(&'static str)) {
         for number in 1..=4 {
-            enter(&*doors[0], number).await;
+            enter(&*connections[0], number).await;
         }
-        take(&*doors[0], 1, &all_names()).await;
+        take(&*connections[0], 1, &all_names()).await;
         for (sql, _) in SPOILED {
             run(sql).await;
         }
     }
 
     pub async fn rows_that_cannot_be_read_are_named_and_the_others_go_on(
-        doors: Doors,
+        connections: TableConnections,
         run: impl AsyncFn(&'static str),
     ) {
-        spoil(&doors, run).await;
-        let membership = &*doors[doors.len() - 1];
+        spoil(&connections, run).await;
+        let membership = &*connections[connections.len() - 1];
         let entries = membership.entries().await.unwrap();
         assert_eq!(entries.members.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [id(1)]);
         assert_eq!(entries.held.len(), all_names().len() - 2);
@@ -379,22 +381,34 @@ pub(crate) mod malformed {
             membership.clear_rows(clear.clone()).await.unwrap();
         }
         let entries = membership.entries().await.unwrap();
-        assert_eq!((entries.members.len(), entries.malformed), (1, left), "a name that nobody knows stays");
+        assert_eq!(
+            (entries.members.len(), entries.malformed),
+            (1, left),
+            "an unknown lease name is left unchanged"
+        );
         assert_eq!(membership.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::Alive));
         for number in [2, 3, 4] {
             let beaten = membership.beat_member(at(1), &id(number), String::new()).await;
-            assert_eq!(beaten, Ok(Standing::GivenUp), "it is told, and comes back under another id");
+            assert_eq!(
+                beaten,
+                Ok(Standing::GivenUp),
+                "it learns that it was evicted, and joins again with another id"
+            );
         }
         let taken = take(membership, 1, &segments(3)).await;
-        assert_eq!(taken, [held(2), held(1), held(1)], "an epoch goes on as far as it can be read");
+        assert_eq!(
+            taken,
+            [held(2), held(1), held(1)],
+            "an epoch continues from the stored value if that is readable"
+        );
     }
 
     pub async fn a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way(
-        doors: Doors,
+        connections: TableConnections,
         run: impl AsyncFn(&'static str),
     ) {
-        spoil(&doors, run).await;
-        let membership = &*doors[0];
+        spoil(&connections, run).await;
+        let membership = &*connections[0];
         enter(membership, 5).await;
         let taken = take(membership, 5, &segments(3)).await;
         assert_eq!(taken, [held(2), held(1), Take::HeldBy(id(1))]);

@@ -67,7 +67,7 @@ pub async fn what_is_noted_is_shown_until_the_occurrence_succeeds(store: Arc<dyn
     assert_eq!(noted(&harness, id).await, Some(expected));
     save(&harness, &worker, &first, 2, r#"{"ü":1}"#).await;
     let now = noted(&harness, id).await.unwrap();
-    assert_eq!((now.progress, now.checkpoint_bytes), (progress(12.5, "copying"), Some(8)), "each by itself");
+    assert_eq!((now.progress, now.checkpoint_bytes), (progress(12.5, "copying"), Some(8)), "progress and checkpoint are stored separately");
     worker.end(at(4), &first, succeeded(4)).await;
     assert_eq!((noted(&harness, id).await, checkpoint(&harness, id).await), (None, None));
 }
@@ -96,7 +96,7 @@ pub async fn the_next_attempt_begins_with_the_last_checkpoint(store: Arc<dyn Sto
     );
     let now = noted(&harness, id).await.unwrap();
     assert_eq!((now.attempt, now.progress), (2, progress(1.0, "again")));
-    assert_eq!(now.checkpoint_bytes, Some(16), "progress leaves the checkpoint alone");
+    assert_eq!(now.checkpoint_bytes, Some(16), "progress does not change the checkpoint");
 }
 
 pub async fn a_checkpoint_comes_along_with_an_offer(store: Arc<dyn Store>) {

@@ -27,7 +27,7 @@ pub async fn queued_occurrences_start_one_after_the_other(store: Arc<dyn Store>)
         let effects = worker.end(at(41), &claimed[0], succeeded(41)).await;
         assert_eq!(effects.queued, if number < 3 { vec![lane()] } else { vec![] });
     }
-    assert_eq!(harness.fired(at(50), job.id, 4).await.0, 2, "40 and 50, of which one waits");
+    assert_eq!(harness.fired(at(50), job.id, 4).await.0, 2, "the occurrences of 40 and 50, of which one waits");
 }
 
 pub async fn the_line_moves_on_although_fewer_may_be_open_by_now(store: Arc<dyn Store>) {
@@ -82,7 +82,7 @@ pub async fn the_line_moves_on_however_its_first_one_ends(store: Arc<dyn Store>)
     let mut worker = harness.worker().await;
     let asked = worker.claim_one(at(62)).await;
     harness.cancel(at(63), asked.execution).await;
-    assert_eq!(worker.give_back(at(64), &asked).await.queued, [lane()], "it was cancelled and given back");
+    assert_eq!(worker.give_back(at(64), &asked).await.queued, [lane()], "it was cancelled and returned");
     assert_eq!(worker.run(at(65), succeeded(65)).await.0.occurrence.number, 5);
     assert_eq!(harness.open(job.id).await, []);
 }

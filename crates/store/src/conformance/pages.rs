@@ -89,18 +89,18 @@ async fn ended_with_large_results(harness: &Harness) -> Vec<ExecutionId> {
 pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut ended = ended_with_large_results(&harness).await;
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let mut after = 0;
     loop {
         let page = harness.store.finished_after(after, 100).await.unwrap();
         assert!(page.items.len() <= PER_PAGE, "{}", page.items.len());
-        told.extend(page.items.iter().map(|event| event.finished.id));
+        events.extend(page.items.iter().map(|event| event.finished.id));
         after = page.looked_to;
         if !page.more {
             break;
         }
     }
-    assert_eq!(told, ended, "events");
+    assert_eq!(events, ended, "events");
     let listed = followed!(walk => {
         let walk = walk.unwrap_or(ExecutionWalk::Finished { status: Status::Succeeded, before: None });
         let (queue, job_type, owner, worker) = (None, None, None, None);
@@ -164,8 +164,8 @@ pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Ar
     }
     let expected: Vec<ExecutionId> = before.items.iter().map(ExecutionView::id).collect();
     let is_known = |id: &&ExecutionId| expected.contains(id);
-    assert_eq!(listed.iter().filter(is_known).copied().collect::<Vec<_>>(), expected, "all, once, in order");
-    assert!(listed.is_sorted_by(|a, b| a > b), "attempts that were made meanwhile are in their places");
+    assert_eq!(listed.iter().filter(is_known).copied().collect::<Vec<_>>(), expected, "each once and in order");
+    assert!(listed.is_sorted_by(|a, b| a > b), "attempts made meanwhile are listed in order");
 }
 
 pub async fn a_page_of_dead_letters_is_bounded_by_errors(store: Arc<dyn Store>) {
@@ -194,5 +194,5 @@ pub async fn a_page_of_log_lines_is_bounded_by_what_they_say(store: Arc<dyn Stor
     assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2]);
     let last = store.last_logs(execution, 1_000).await.unwrap();
     let times: Vec<_> = last.iter().map(|line| line.timestamp).collect();
-    assert_eq!(times, [at(6), at(7), at(8), at(9)], "the last ones, as many as fit");
+    assert_eq!(times, [at(6), at(7), at(8), at(9)], "the last ones that fit into a page");
 }

@@ -44,7 +44,7 @@ pub async fn a_paused_schedule_does_not_fall_due(store: Arc<dyn Store>) {
     harness.submit(at(1), job.clone()).await;
     assert_eq!(harness.done(at(2), job.id, Verb::Pause).await.effects.due, []);
     assert_eq!(harness.due(at(9_999)).await, []);
-    let held = harness.view(job.id).await.schedule.expect("it is to come");
+    let held = harness.view(job.id).await.schedule.expect("it has a future run");
     assert_eq!((held.nominal, held.due_at), (Some(at(100)), None));
     assert_eq!(harness.fire(at(100), job.id, 1).await, FireOutcome::Conflict);
     assert_eq!(harness.fire(at(100), job.id, held.version).await, FireOutcome::NotDue);
@@ -57,7 +57,7 @@ pub async fn a_one_time_job_whose_time_passed_in_a_pause_runs_late(store: Arc<dy
     harness.done(at(2), job.id, Verb::Pause).await;
     let resumed = harness.done(at(200), job.id, Verb::Resume).await;
     let due = &resumed.effects.due[0];
-    let DueKind::Schedule { version, .. } = due.what else { panic!("the schedule goes on: {due:?}") };
+    let DueKind::Schedule { version, .. } = due.what else { panic!("the schedule continues: {due:?}") };
     assert_eq!((due.at, resumed.skipped, harness.due(at(200)).await), (at(100), 0, vec![at(100)]));
     assert_eq!(harness.fired(at(200), job.id, version).await.0, 1);
     assert_eq!(harness.view(job.id).await.open[0].scheduled_time, at(100));
@@ -83,9 +83,9 @@ pub async fn what_fell_due_in_a_pause_is_skipped_as_one_range(store: Arc<dyn Sto
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
     assert_eq!(harness.done(at(36), job.id, Verb::Resume).await.skipped, 0, "once");
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
-    let version = harness.view(job.id).await.schedule.expect("it goes on").version;
+    let version = harness.view(job.id).await.schedule.expect("the schedule has further runs").version;
     let (fired, skipped, due) = harness.fired(at(40), job.id, version).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(50)));
+    assert_eq!((fired, skipped, due.expect("the schedule has further runs").at), (1, 0, at(50)));
 }
 
 pub async fn a_schedule_that_ended_in_a_pause_completes_the_job_on_resume(store: Arc<dyn Store>) {

@@ -111,7 +111,7 @@ pub async fn a_paused_cluster_hands_out_nothing(store: Arc<dyn Store>) {
     harness.store.pause_queue(at(3), EVERY_QUEUE.to_owned(), Pausing::Pause).await.unwrap();
     harness.submit(at(4), job(3)).await;
     assert!(worker.is_idle(at(5)).await);
-    assert_eq!(harness.store.queues().await.unwrap(), [], "it is no queue of a user");
+    assert_eq!(harness.store.queues().await.unwrap(), [], "internal queues are not listed");
     let paused = harness.store.paused_queues().await.unwrap();
     assert!(is_paused(&paused, "bulk") && is_paused(&paused, "any"), "{paused:?}");
     harness.store.pause_queue(at(6), EVERY_QUEUE.to_owned(), Pausing::Resume).await.unwrap();
@@ -142,7 +142,7 @@ pub async fn an_execution_knows_how_many_go_before_it(store: Arc<dyn Store>) {
     harness.submit(at(1), in_bulk(6)).await;
     let ahead = async |n: u32, limit| harness.store.ahead(job(n).id.occurrence(1), limit).await.unwrap();
     assert_eq!((ahead(1, 10).await, ahead(5, 10).await), (Some(0), Some(4)));
-    assert_eq!(ahead(5, 2).await, Some(2), "counted up to the limit");
+    assert_eq!(ahead(5, 2).await, Some(2), "counts only up to the limit");
     assert_eq!(ahead(6, 10).await, Some(0), "other lanes do not count");
     assert_eq!(worker.claim_in(at(9), "default", "report").await.len(), 5);
     assert_eq!((ahead(1, 10).await, ahead(7, 10).await), (None, None));

@@ -172,10 +172,10 @@ impl Round {
     }
 
     /// A worker at the node with this index.
-    async fn worker(&self, index: usize) -> Hand {
+    async fn worker(&self, index: usize) -> RaceWorker {
         let harness = self.node(index).clone();
         let session = harness.open_session(&format!("w{index}")).await;
-        Hand { harness, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
+        RaceWorker { harness, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
     }
 
     /// The store's counters of this round's queue.
@@ -205,12 +205,12 @@ impl Round {
                 return;
             }
         }
-        panic!("there is always more to resolve");
+        panic!("resolving never finishes");
     }
 }
 
 /// A worker of one round, which claims from its queue and tracks its poll sequence numbers.
-struct Hand {
+struct RaceWorker {
     harness: Harness,
     session: SessionId,
     turn: u64,
@@ -218,7 +218,7 @@ struct Hand {
     claims: Arc<AtomicI64>,
 }
 
-impl Hand {
+impl RaceWorker {
     async fn try_claim(&self, limit: usize) -> ClaimOutcome {
         let now = at(1_000 + self.claims.fetch_add(1, Ordering::Relaxed));
         let (queues, job_types) = (vec![self.queue.clone()], vec!["report".to_owned()]);
@@ -236,7 +236,7 @@ impl Hand {
         }
     }
 
-    /// Claims everything in its queue, which must be one execution.
+    /// Claims everything in its queue, which must be exactly one execution.
     async fn claim_only(&mut self) -> Assignment {
         let mut claimed = self.claim(10).await;
         assert_eq!(claimed.len(), 1, "{claimed:?}");
@@ -256,7 +256,7 @@ impl Hand {
         self.harness.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
     }
 
-    /// Gives back everything it holds, with its next poll sequence number.
+    /// Returns everything it holds, with its next poll sequence number.
     async fn resync(&self, now: Timestamp) -> ResyncOutcome {
         let resync = Resync { session: self.session, turn: self.turn + 1, held: vec![] };
         self.harness.store.resync(now, resync).await.unwrap()

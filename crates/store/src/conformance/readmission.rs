@@ -48,20 +48,20 @@ pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
         assert_eq!(harness.open(job(number).id).await, [(1, state)]);
     }
     let reached = readmission(&harness).await.unwrap().reached.unwrap();
-    assert_eq!(reached.occurrence, job(5).id.occurrence(1), "how far it has come is kept");
+    assert_eq!(reached.occurrence, job(5).id.occurrence(1), "its progress is stored");
     // Meanwhile the first can be claimed, and new ones wait.
     assert_eq!(worker.claim_one(at(2)).await.execution.occurrence.job, job(1).id);
     harness.submit(at(2), in_bulk(8, |_| {})).await;
     assert_eq!(used(&harness, &queue()).await, (4, 4));
     let last = place(&harness, 4).await;
-    assert_eq!((last.more, last.is_look_due), (vec![], true), "there were three left");
+    assert_eq!((last.more, last.is_look_due), (vec![], true), "three executions were left");
     assert_eq!((used(&harness, &queue()).await, readmission(&harness).await), ((7, 1), None));
     let mut starts = vec![];
     for seconds in 0..40 {
         starts
             .extend(admit(&harness, at(20 + seconds), &queue()).await.effects.queued.iter().map(|_| seconds));
     }
-    assert_eq!(starts, [0, 10, 20, 30], "at the pace of the rate");
+    assert_eq!(starts, [0, 10, 20, 30], "starts follow the rate");
     assert_eq!(jobs_of(&worker.claim(at(60), 10).await), [2, 3, 4, 5].map(|number| job(number).id));
 }
 
@@ -79,11 +79,11 @@ pub async fn a_limit_of_keys_reaches_those_who_have_one(store: Arc<dyn Store>) {
             (used(&harness, &key("a")).await, used(&harness, &key("b")).await),
             ((waiting.0, 0), (waiting.1, 0))
         );
-        assert_eq!(used(&harness, &queue()).await.1, in_use, "those without a key stay where they are");
+        assert_eq!(used(&harness, &queue()).await.1, in_use, "executions without a key are not affected");
         assert_eq!(
             admit(&harness, at(2), &key("a")).await.effects.queued,
             [],
-            "not before all have their places"
+            "not before all executions are re-admitted"
         );
     }
     assert_eq!(place(&harness, 2).await.more, [queue()], "there may be more");
@@ -108,7 +108,7 @@ pub async fn a_limit_of_the_queue_leaves_keys_as_they_are(store: Arc<dyn Store>)
     assert!(place(&harness, 10).await.is_look_due);
     assert_eq!(used(&harness, &queue()).await, (2, 1));
     for name in ["a", "b", "c"] {
-        assert_eq!(used(&harness, &key(name)).await, (0, 1), "its key has let it go on already");
+        assert_eq!(used(&harness, &key(name)).await, (0, 1), "it has already passed the limit of its key");
     }
 }
 
@@ -118,7 +118,7 @@ pub async fn what_runs_goes_on_and_counts(store: Arc<dyn Store>) {
     let claimed = worker.claim(at(2), 3).await;
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
     assert!(place(&harness, 10).await.is_look_due);
-    assert_eq!(used(&harness, &queue()).await, (3, 3), "more run than may: all others wait");
+    assert_eq!(used(&harness, &queue()).await, (3, 3), "more run than the limit allows: all others wait");
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(3), assignment, succeeded(3)).await;
         assert_eq!(admit(&harness, at(3), &queue()).await.effects.queued.len(), admitted);
@@ -132,15 +132,15 @@ pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dy
     set(&harness, QueueLimits { concurrency: Some(2), ..none() }).await;
     assert!(place(&harness, 10).await.is_look_due, "nothing is queued");
     for assignment in &claimed[2..] {
-        assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more have a place than may");
+        assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more are admitted than the limit allows");
     }
     assert_eq!(used(&harness, &queue()).await, (2, 2));
     let effects = worker.give_back(at(4), &claimed[1]).await;
-    assert_eq!((effects.queued.len(), effects.joined), (1, vec![]), "as many have one as may");
+    assert_eq!((effects.queued.len(), effects.joined), (1, vec![]), "as many are admitted as the limit allows");
     assert_eq!(jobs_of(&worker.claim(at(5), 10).await), [job(2).id]);
     worker.end(at(6), &claimed[0], succeeded(6)).await;
     admit(&harness, at(6), &queue()).await;
-    assert_eq!(jobs_of(&worker.claim(at(7), 10).await), [job(3).id], "by the rank that it had");
+    assert_eq!(jobs_of(&worker.claim(at(7), 10).await), [job(3).id], "with its earlier rank");
 }
 
 pub async fn what_is_given_back_takes_the_place_of_its_key(store: Arc<dyn Store>) {
@@ -154,13 +154,13 @@ pub async fn what_is_given_back_takes_the_place_of_its_key(store: Arc<dyn Store>
     assert!(place(&harness, 10).await.is_look_due);
     for (assignment, waiting) in claimed.iter().zip(1..) {
         assert_eq!(worker.give_back(at(3), assignment).await.joined, [key("a")]);
-        assert_eq!(used(&harness, &key("a")).await, (waiting, 0), "neither had a place there");
+        assert_eq!(used(&harness, &key("a")).await, (waiting, 0), "neither was admitted there");
     }
     admit(&harness, at(4), &key("a")).await;
     let first = worker.claim_one(at(5)).await;
     assert_eq!(first.execution.occurrence.job, job(1).id);
     worker.give_back(at(6), &first).await;
-    assert_eq!(used(&harness, &key("a")).await, (1, 1), "now it has one, and keeps it");
+    assert_eq!(used(&harness, &key("a")).await, (1, 1), "now it is admitted, and stays so");
 }
 
 pub async fn what_goes_back_in_line_can_expire_there(store: Arc<dyn Store>) {
@@ -183,7 +183,7 @@ pub async fn a_limit_that_is_raised_reaches_nobody(store: Arc<dyn Store>) {
         set(&harness, limits.clone()).await;
         while !place(&harness, 10).await.is_look_due {}
         admit(&harness, at(day * 86_400), &queue()).await;
-        assert!(used(&harness, &queue()).await.1 > 0, "somebody is queued");
+        assert!(used(&harness, &queue()).await.1 > 0, "some executions are queued");
         set(&harness, raised).await;
         assert_eq!(readmission(&harness).await, None);
     }
@@ -224,7 +224,7 @@ pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
                 return;
             }
         }
-        panic!("places are never taken");
+        panic!("re-admission never finishes");
     };
     let claims = async {
         let mut worker = harness.worker().await;
@@ -249,7 +249,7 @@ pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
         }
     }
     let expected: Vec<JobId> = (1..=40).map(|number| job(number).id).collect();
-    assert_eq!(seen, expected, "each runs once, and by rank");
+    assert_eq!(seen, expected, "each runs once, ordered by rank");
     assert_nothing_is_used(&harness, &[queue()]).await;
 }
 

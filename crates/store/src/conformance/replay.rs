@@ -40,7 +40,7 @@ async fn down_until_1061(store: Arc<dyn Store>, job: Job) -> (Harness, Worker, J
 }
 
 async fn schedule(harness: &Harness, id: JobId) -> ScheduleState {
-    harness.view(id).await.schedule.expect("it goes on")
+    harness.view(id).await.schedule.expect("the schedule has further runs")
 }
 
 /// Fires the current schedule. Returns how many nominal times it opened.
@@ -112,7 +112,7 @@ pub async fn a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next(stor
     assert_eq!(fire(&harness, at(1_100), id).await, 1);
     assert_eq!(open(&harness, id).await[1..], [(at(1_100), behind(Gate::Overlap))]);
     let effects = worker.end(at(1_101), &first, succeeded(1_101)).await;
-    assert!(!wakes(&effects, at(1_101), id), "the regular one goes first");
+    assert!(!wakes(&effects, at(1_101), id), "the regular occurrence goes first");
     assert_eq!(open(&harness, id).await, [(at(1_100), LiveState::Queued)]);
     let (_, effects) = worker.run(at(1_102), succeeded(1_102)).await;
     assert!(wakes(&effects, at(1_102), id));
@@ -137,7 +137,7 @@ pub async fn a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_
         open(&harness, id).await,
         [(at(200), gated), (at(300), gated), (at(1_100), LiveState::Queued)]
     );
-    assert!(!wakes(&effects, at(1_101), id), "the place is kept");
+    assert!(!wakes(&effects, at(1_101), id), "the room is reserved");
     let (_, effects) = worker.run(at(1_102), succeeded(1_102)).await;
     assert!(wakes(&effects, at(1_102), id));
     fire(&harness, at(1_102), id).await;
@@ -178,14 +178,14 @@ pub async fn a_replaced_occurrence_is_never_a_replayed_one(store: Arc<dyn Store>
 pub async fn a_replay_is_woken_however_an_occurrence_ends(store: Arc<dyn Store>) {
     let job = replaying(OverlapPolicy::Skip, |_| {});
     let (harness, mut worker, id) = down_until_1061(store, job).await;
-    // A failure that is retried keeps its place; one that is not does not.
+    // An occurrence that is retried keeps its room; one that has failed permanently does not.
     let effects = worker.run(at(1_062), failed(1_062)).await.1;
     assert!(!wakes(&effects, at(1_062), id));
     harness.look(at(1_100), harness.view(id).await.open[0].execution(), None).await;
     fire(&harness, at(1_100), id).await;
     worker.run(at(1_101), died(1_101)).await;
     let (_, effects) = worker.run(at(1_102), died(1_102)).await;
-    assert!(wakes(&effects, at(1_102), id), "the regular one has failed for good");
+    assert!(wakes(&effects, at(1_102), id), "the regular occurrence has failed permanently");
     assert_eq!(fire(&harness, at(1_102), id).await, 1);
 
     let execution = harness.view(id).await.open[0].execution();
@@ -216,7 +216,7 @@ pub async fn what_was_open_before_a_replay_wakes_it(store: Arc<dyn Store>) {
     let mut worker = harness.worker().await;
     harness.fired(at(100), id, 1).await;
     let running = worker.claim_one(at(101)).await;
-    assert_eq!(fire(&harness, at(1_061), id).await, 0, "one has run through the outage");
+    assert_eq!(fire(&harness, at(1_061), id).await, 0, "one occurrence ran during the whole outage");
     let effects = worker.end(at(1_062), &running, succeeded(1_062)).await;
     assert!(wakes(&effects, at(1_062), id));
     assert_eq!(fire(&harness, at(1_062), id).await, 1);

@@ -142,7 +142,7 @@ pub async fn a_snoozed_attempt_comes_again_and_is_not_charged(store: Arc<dyn Sto
     let history = harness.store.history(job(1).id, None, 10).await.unwrap().items;
     let attempts: Vec<_> = history.iter().map(|finished| (finished.id.attempt, finished.status)).collect();
     assert_eq!(attempts, [(2, Status::Succeeded), (1, Status::Snoozed)]);
-    assert!(history[0].input.as_ref().is_some_and(|input| input.chosen), "it ran when its handler wanted");
+    assert!(history[0].input.as_ref().is_some_and(|input| input.chosen), "it ran at the time that its handler chose");
     assert_eq!(harness.dead_letters().await.len(), 0);
 }
 

@@ -72,7 +72,7 @@ pub async fn a_session_has_its_token_until_it_is_closed_or_recovered(store: Arc<
 pub async fn what_a_worker_told_last_is_kept_for_as_long_as_its_session(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let [first, second] = [harness.open_session("w1").await, harness.open_session("w2").await];
-    let told = |running, refuses: &[&str]| WorkerCondition {
+    let condition_of = |running, refuses: &[&str]| WorkerCondition {
         slots: 4,
         running,
         refuses: refuses.iter().map(|reason| (*reason).to_owned()).collect(),
@@ -80,16 +80,16 @@ pub async fn what_a_worker_told_last_is_kept_for_as_long_as_its_session(store: A
         measured: Measured { memory: Some(Room { free: 1, total: u64::MAX }), ..Measured::default() },
         ..WorkerCondition::default()
     };
-    for condition in [told(1, &["memory: ü"]), told(2, &[])] {
+    for condition in [condition_of(1, &["memory: ü"]), condition_of(2, &[])] {
         harness.store.keep_condition(first, condition.clone()).await.unwrap();
         let rows = harness.store.sessions().await.unwrap();
         let kept: Vec<_> = rows.into_iter().map(|row| (row.pulse.session, row.condition)).collect();
         assert_eq!(kept, [(first, Some(condition)), (second, None)]);
     }
     harness.store.close_session(at(2), first).await.unwrap();
-    harness.store.keep_condition(first, told(3, &[])).await.unwrap();
+    harness.store.keep_condition(first, condition_of(3, &[])).await.unwrap();
     harness.lose(at(2), second, 0).await;
-    harness.store.keep_condition(second, told(3, &[])).await.unwrap();
+    harness.store.keep_condition(second, condition_of(3, &[])).await.unwrap();
     assert_eq!(harness.store.sessions().await.unwrap(), []);
 }
 
@@ -98,7 +98,7 @@ pub async fn session_ids_are_never_reused(store: Arc<dyn Store>) {
     let mut seen = BTreeSet::new();
     for _ in 0..5 {
         let session = harness.open_session("w").await;
-        assert!(seen.insert(session), "{session} was given before");
+        assert!(seen.insert(session), "{session} was assigned before");
         harness.store.close_session(at(1), session).await.unwrap();
     }
 }
@@ -333,7 +333,7 @@ pub async fn a_paused_session_gets_no_work_and_keeps_what_it_has(store: Arc<dyn 
     worker.beat(at(4)).await;
     worker.end(at(5), &held, succeeded(5)).await;
     let mut other = harness.worker().await;
-    assert_eq!(other.claim(at(6), 1).await.len(), 1, "others go on");
+    assert_eq!(other.claim(at(6), 1).await.len(), 1, "other sessions are not affected");
     assert_eq!(order(&harness, worker.session, SessionOrder::Resume).await, Some(Ok(SessionMode::Open)));
     assert_eq!(worker.claim(at(7), 10).await.len(), 2);
 }
@@ -351,7 +351,7 @@ pub async fn a_draining_session_is_told_with_its_beat(store: Arc<dyn Store>) {
     };
     assert!(!beat(1).await);
     assert_eq!(order(&harness, worker.session, SessionOrder::Drain).await, Some(Ok(SessionMode::Draining)));
-    assert!(beat(2).await && beat(3).await, "with every beat: an answer may be lost");
+    assert!(beat(2).await && beat(3).await, "with every heartbeat, because an answer may be lost");
     assert_eq!(harness.store.sessions().await.unwrap()[0].mode, SessionMode::Draining);
     assert_eq!(order(&harness, worker.session, SessionOrder::Resume).await, Some(Err(SessionDraining)));
     assert!(worker.is_idle(at(3)).await);
@@ -369,12 +369,12 @@ pub async fn a_session_that_says_that_it_drains_gets_no_work_and_stays_so(store:
         let beats = vec![Beat { session: worker.session, beat, draining }];
         harness.store.beat(at(3), beats).await.unwrap().remove(0)
     };
-    let told = |drain| BeatOutcome::Counted { turn: 1, cancel: vec![], drain };
-    assert_eq!(beat(5, false).await, told(false));
-    assert_eq!(beat(4, true).await, told(true), "however late it arrives");
+    let counted = |drain| BeatOutcome::Counted { turn: 1, cancel: vec![], drain };
+    assert_eq!(beat(5, false).await, counted(false));
+    assert_eq!(beat(4, true).await, counted(true), "even if it arrives late");
     let sessions = harness.store.sessions().await.unwrap();
     assert_eq!((sessions[0].mode, sessions[0].pulse.beat), (SessionMode::Draining, 5));
-    assert_eq!(beat(6, false).await, told(true), "one that was sent before changes nothing");
+    assert_eq!(beat(6, false).await, counted(true), "an earlier heartbeat that arrives late changes nothing");
     for verb in [SessionOrder::Resume, SessionOrder::Pause] {
         assert_eq!(order(&harness, worker.session, verb).await, Some(Err(SessionDraining)));
     }

@@ -37,7 +37,7 @@ pub async fn a_repeated_submit_is_already_there(store: Arc<dyn Store>) {
     assert_eq!(outcomes[0], SubmitOutcome::AlreadyThere);
     assert!(matches!(outcomes[1], SubmitOutcome::Created(_)));
     assert_eq!(outcomes[2], SubmitOutcome::AlreadyThere);
-    assert_eq!(harness.view(job(1).id).await.open[0].available_at, at(1), "the first submit stands");
+    assert_eq!(harness.view(job(1).id).await.open[0].available_at, at(1), "the first submit counts");
     let session = harness.open_session("w").await;
     assert_eq!(harness.claim(at(3), session, 1, 10).await.len(), 2);
 }
@@ -82,7 +82,7 @@ pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
     );
     let open = harness.view(job(1).id).await.open;
     assert!(matches!(open[0].state, LiveState::Running(lease) if lease.session == session));
-    assert_eq!(harness.claim(at(2), session, 2, 1).await, [], "nothing is queued, and turn 1 is used");
+    assert_eq!(harness.claim(at(2), session, 2, 1).await, [], "nothing is queued, and sequence number 1 is used");
 }
 
 pub async fn one_offer_takes_all_jobs_of_its_call(store: Arc<dyn Store>) {
@@ -93,7 +93,7 @@ pub async fn one_offer_takes_all_jobs_of_its_call(store: Arc<dyn Store>) {
         assert!(matches!(outcome, SubmitOutcome::Created(effects) if effects.assigned.len() == 1));
     }
     let later = harness.submit_to(at(2), job(4), reservation).await;
-    assert!(later.assigned.is_empty() && later.queued.len() == 1, "another call finds the turn used");
+    assert!(later.assigned.is_empty() && later.queued.len() == 1, "another call finds the sequence number used");
 }
 
 pub async fn an_offer_with_a_used_turn_queues(store: Arc<dyn Store>) {
@@ -132,7 +132,7 @@ pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
     assert_eq!((effects.due.len(), effects.assigned, effects.queued), (1, vec![], vec![]));
     let view = harness.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Active, 0));
-    let schedule = view.schedule.expect("it has something to come");
+    let schedule = view.schedule.expect("it has a future occurrence");
     assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), Some(at(100)), 0));
     assert_eq!(schedule.schedule, once(100));
     assert_eq!(harness.claim(at(200), session, 1, 1).await, [], "the reservation was not used");

@@ -104,10 +104,10 @@ pub async fn an_interval_advances_from_its_nominal_time(store: Arc<dyn Store>) {
     let job = recurring(1, every(10), OverlapPolicy::Skip);
     assert_eq!(harness.submit(at(1), job.clone()).await.due[0].at, at(10));
     let (fired, skipped, due) = harness.fired(at(13), job.id, 1).await;
-    let due = due.expect("it goes on");
+    let due = due.expect("the schedule has further runs");
     assert_eq!((fired, skipped, due.at), (1, 0, at(20)));
     assert_eq!(due.what, DueKind::Schedule { job: job.id, version: 2 });
-    let schedule = harness.view(job.id).await.schedule.expect("it goes on");
+    let schedule = harness.view(job.id).await.schedule.expect("the schedule has further runs");
     assert_eq!((schedule.version, schedule.nominal, schedule.fired), (2, Some(at(20)), 1));
     assert_eq!(schedule.schedule, every(10));
 }
@@ -118,7 +118,7 @@ pub async fn an_overlapping_fire_is_skipped(store: Arc<dyn Store>) {
     harness.submit(at(1), job.clone()).await;
     harness.fired(at(10), job.id, 1).await;
     let (fired, skipped, due) = harness.fired(at(20), job.id, 2).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (0, 1, at(30)));
+    assert_eq!((fired, skipped, due.expect("the schedule has further runs").at), (0, 1, at(30)));
     let range = SkipRange { first: at(20), last: at(20), count: 1, reason: SkipReason::Overlap };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 
@@ -153,7 +153,7 @@ pub async fn missed_occurrences_are_one_range(store: Arc<dyn Store>) {
     let job = recurring(1, every(10), OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
     let (fired, skipped, due) = harness.fired(at(1_000), job.id, 1).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (7, 93, at(1_010)), "a minute of grace");
+    assert_eq!((fired, skipped, due.expect("the schedule has further runs").at), (7, 93, at(1_010)), "a minute of grace");
     let range = SkipRange { first: at(10), last: at(930), count: 93, reason: SkipReason::Misfire };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 }
@@ -170,20 +170,20 @@ pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<
     let job = recurring(1, Recurring { misfire, ..recurring_every(10) }.into(), OverlapPolicy::Allow);
     harness.submit(at(1), job.clone()).await;
     let (fired, skipped, due) = harness.fired(at(1_000), job.id, 1).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (2, 96, at(1_005)), "the replay comes first");
-    let schedule = harness.view(job.id).await.schedule.expect("it goes on");
+    assert_eq!((fired, skipped, due.expect("the schedule has further runs").at), (2, 96, at(1_005)), "the replay comes first");
+    let schedule = harness.view(job.id).await.schedule.expect("the schedule has further runs");
     let replay = schedule.replay.expect("two are left of it");
     assert_eq!((replay.next, replay.until, replay.due_at), (at(980), at(990), at(1_005)));
     assert_eq!((schedule.nominal, schedule.due_at), (Some(at(1_010)), Some(at(1_005))));
     let (fired, skipped, due) = harness.fired(at(1_005), job.id, 2).await;
-    assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(1_010)));
+    assert_eq!((fired, skipped, due.expect("the schedule has further runs").at), (1, 0, at(1_010)));
     let (fired, skipped, due) = harness.fired(at(1_010), job.id, 3).await;
     assert_eq!(
-        (fired, skipped, due.expect("it goes on").at),
+        (fired, skipped, due.expect("the schedule has further runs").at),
         (2, 0, at(1_020)),
         "a regular and a replayed one"
     );
-    assert_eq!(harness.view(job.id).await.schedule.expect("it goes on").replay, None);
+    assert_eq!(harness.view(job.id).await.schedule.expect("the schedule has further runs").replay, None);
     let range = SkipRange { first: at(10), last: at(960), count: 96, reason: SkipReason::Misfire };
     assert_eq!(harness.store.skipped(job.id, 10).await.unwrap(), [range]);
 }

@@ -44,7 +44,7 @@ pub async fn numbers_are_unique_across_fires_and_triggers(store: Arc<dyn Store>)
     harness.done(at(21), job.id, TRIGGER).await;
     assert_eq!(worker.claim(at(30), 10).await.len(), 6);
     let numbers: Vec<u32> = harness.open(job.id).await.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "a trigger is no run of the schedule");
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "a trigger does not count as a run of the schedule");
 }
 
 pub async fn a_trigger_obeys_the_policy_skip_unless_told_otherwise(store: Arc<dyn Store>) {
@@ -154,7 +154,7 @@ pub async fn a_trigger_works_while_the_job_is_paused(store: Arc<dyn Store>) {
     assert!(
         matches!(harness.look(at(100), next, None).await, LookOutcome::Opened(effects) if effects.queued == [lane()])
     );
-    assert_eq!(worker.run(at(101), succeeded(101)).await.0, next, "nor does the pause hold its retry");
+    assert_eq!(worker.run(at(101), succeeded(101)).await.0, next, "the pause does not hold its retry either");
     assert_eq!(harness.due(at(9_999)).await, []);
 }
 
@@ -212,7 +212,7 @@ pub async fn a_one_time_run_comes_after_what_was_triggered_before(store: Arc<dyn
     assert_eq!(harness.open(job.id).await[1], (2, behind(Gate::Overlap)));
     assert_eq!(worker.end(at(101), &running, died(101)).await.queued, [lane()]);
     worker.run(at(102), succeeded(102)).await;
-    assert_eq!(harness.status(job.id).await, JobStatus::Completed, "the last one counts");
+    assert_eq!(harness.status(job.id).await, JobStatus::Completed, "the last occurrence decides");
 }
 
 fn recurring(overlap: OverlapPolicy) -> Job {

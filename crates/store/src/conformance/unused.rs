@@ -1,4 +1,4 @@
-//! Retention deletes what nothing uses, and nothing that is in use.
+//! Retention deletes unused rows, and no rows in use.
 
 use super::fixture::{Harness, at, every, job_with, succeeded};
 use punctual_core::control::{Update, Verb};
@@ -90,7 +90,7 @@ pub async fn names_in_use_stay(store: Arc<dyn Store>) {
     assert_eq!(queues, ["queued", "last"]);
     assert_eq!(worker.claim(at(7), 10).await.len(), 2);
     let sessions = harness.store.sessions().await.unwrap();
-    assert_eq!(sessions.len(), 1, "the name of a worker that is there stays");
+    assert_eq!(sessions.len(), 1, "the name of a connected worker stays");
 }
 
 pub async fn a_job_moves_to_a_lane_that_was_deleted(store: Arc<dyn Store>) {

@@ -123,7 +123,7 @@ pub async fn a_new_queue_moves_what_is_to_come(store: Arc<dyn Store>) {
     let due = harness.done(at(2), job.id, to(&moved)).await.effects.due;
     let DueKind::Schedule { version, .. } = due[0].what else { panic!("{due:?}") };
     assert_eq!((due[0].at, &due[0].lane), (at(100), &Lane::new("bulk", "report")));
-    assert_eq!(harness.fire(at(100), job.id, 1).await, FireOutcome::Conflict, "the old entry is void");
+    assert_eq!(harness.fire(at(100), job.id, 1).await, FireOutcome::Conflict, "the old entry no longer applies");
     harness.fired(at(100), job.id, version).await;
     assert_eq!(worker.claim_in(at(101), "bulk", "report").await.len(), 1);
 }
@@ -198,10 +198,10 @@ pub async fn a_new_schedule_counts_from_now(store: Arc<dyn Store>) {
     let due = harness.done(at(15), job.id, to(&changed)).await.effects.due;
     let DueKind::Schedule { version, .. } = due[0].what else { panic!("{due:?}") };
     assert_eq!((due[0].at, version), (at(21), 3));
-    assert_eq!(harness.fire(at(21), job.id, 2).await, FireOutcome::Conflict, "the old entry is void");
+    assert_eq!(harness.fire(at(21), job.id, 2).await, FireOutcome::Conflict, "the old entry no longer applies");
     assert_eq!(harness.due(at(21)).await, [at(21)]);
     let (_, _, next) = harness.fired(at(21), job.id, version).await;
-    assert_eq!(next.expect("it goes on").at, at(28));
+    assert_eq!(next.expect("the schedule has further runs").at, at(28));
 }
 
 pub async fn a_schedule_that_is_renewed_from_behind_repeats_no_time_of_the_spent_one(store: Arc<dyn Store>) {
@@ -218,7 +218,7 @@ pub async fn a_schedule_that_is_renewed_from_behind_repeats_no_time_of_the_spent
     // On a node whose clock is a few seconds slow, or after a long delay.
     harness.done(at(15), job(1).id, to(&runs(3))).await;
     let view = harness.view(job(1).id).await;
-    assert_eq!(view.job.updated_at, at(21), "what was given last counts as given last");
+    assert_eq!(view.job.updated_at, at(21), "the last update has the latest time");
     let schedule = view.schedule.expect("one more run");
     assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(30)), Some(at(30)), 2));
 }
@@ -245,7 +245,7 @@ pub async fn a_finished_job_with_a_new_time_runs_again(store: Arc<dyn Store>) {
     let later = job_with(1, |spec| spec.settings.schedule = once(500));
     harness.done(at(3), job(1).id, to(&later)).await;
     assert_eq!(harness.status(job(1).id).await, JobStatus::Active);
-    let version = harness.view(job(1).id).await.schedule.expect("it is to come").version;
+    let version = harness.view(job(1).id).await.schedule.expect("it has a future run").version;
     harness.fired(at(500), job(1).id, version).await;
     assert_eq!(worker.claim_one(at(501)).await.execution, job(1).id.occurrence(2).attempt(1));
 }

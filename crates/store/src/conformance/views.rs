@@ -31,7 +31,7 @@ pub async fn a_status_follows_the_life_of_a_job(store: Arc<dyn Store>) {
     let session = harness.open_session("w").await;
     let status = async || harness.view(job.id).await.status();
     harness.submit(at(1), job.clone()).await;
-    assert_eq!(status().await, JobStatus::Active, "it is to come");
+    assert_eq!(status().await, JobStatus::Active, "it is in the future");
     harness.fired(at(100), job.id, 1).await;
     assert_eq!(status().await, JobStatus::Active, "it is queued");
     let assignment = harness.claim_one(at(101), session, 1).await;

@@ -31,7 +31,7 @@ pub async fn no_more_of_a_queue_run_at_once_than_it_allows(store: Arc<dyn Store>
     assert_eq!(effects.freed, [queue()]);
     let admitted = admit(&harness, at(3), &queue()).await;
     assert_eq!(admitted.effects.queued.len(), 1);
-    assert_eq!(admitted.waiting, [(queue(), None)], "the last one still waits, and not for a time");
+    assert_eq!(admitted.waiting, [(queue(), None)], "the last one still waits, and not for a point in time");
     assert_eq!(worker.claim_one(at(4)).await.execution.occurrence.job, job(3).id);
     assert_eq!(admit(&harness, at(4), &queue()).await.effects.queued, [], "there is no room");
 
@@ -164,8 +164,8 @@ pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
     assert_eq!(paused.effects.freed, [queue()]);
     harness.done(at(2), job(2).id, Verb::Pause).await;
     let admitted = admit(&harness, at(2), &queue()).await;
-    assert_eq!(admitted.effects.queued, [], "the first of the list is held by its pause");
-    assert_eq!(admitted.more, [queue()], "and there is room for another");
+    assert_eq!(admitted.effects.queued, [], "the first of the list is paused");
+    assert_eq!(admitted.more, [queue()], "there is room for another one");
     admit(&harness, at(2), &queue()).await;
     let third = worker.claim_one(at(3)).await;
     assert_eq!(third.execution.occurrence.job, job(3).id);
@@ -174,7 +174,7 @@ pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
         assert_eq!((resumed.effects.queued.len(), resumed.effects.joined), (0, vec![queue()]));
     }
     assert_eq!(used(&harness, &queue()).await, (2, 1));
-    // An execution that is given back while the job is paused makes room, too.
+    // An execution that is returned while the job is paused makes room, too.
     harness.done(at(5), job(3).id, Verb::Pause).await;
     assert_eq!(worker.give_back(at(5), &third).await.freed, [queue()]);
     admit(&harness, at(5), &queue()).await;
@@ -285,7 +285,7 @@ pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) 
     for (list, waiting) in [(key("b"), 1), (queue(), 2)] {
         let admitted = admit(&harness, at(60), &list).await;
         let still = Admitted { waiting: vec![(list.clone(), None)], ..Admitted::default() };
-        assert_eq!(admitted, still, "none of them continues, and time alone changes nothing");
+        assert_eq!(admitted, still, "none of them is admitted, and time alone changes nothing");
         assert_eq!(used(&harness, &list).await.0, waiting);
     }
     pause(&harness, Pausing::Resume).await;
@@ -294,7 +294,7 @@ pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) 
     assert_eq!((admitted.effects.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(70)))]));
     let claimed = worker.claim(at(60), 10).await;
     let jobs: Vec<JobId> = claimed.iter().map(|assignment| assignment.execution.occurrence.job).collect();
-    assert_eq!(jobs, [1, 2].map(|number| job(number).id), "what was let through before, and one more");
+    assert_eq!(jobs, [1, 2].map(|number| job(number).id), "those admitted before, and one more");
 }
 
 pub async fn what_has_left_a_queue_no_longer_counts_there(store: Arc<dyn Store>) {
@@ -331,7 +331,7 @@ pub async fn an_update_takes_a_place_in_the_other_queue(store: Arc<dyn Store>) {
     harness.submit(at(1), job_with(3, |_| {})).await;
     // From the wait list into a queue without limits, and the other way round.
     let moved = harness.done(at(2), job(2).id, update(job_with(2, |_| {}).spec)).await;
-    assert_eq!(moved.effects.queued.len(), 2, "the lane, and what is queued in it");
+    assert_eq!(moved.effects.queued.len(), 2, "the lane, and its queued execution");
     let moved = harness.done(at(2), job(3).id, update(in_bulk(3, |_| {}).spec)).await;
     assert_eq!(moved.effects.joined, [queue()]);
     assert_eq!(used(&harness, &queue()).await, (1, 1));
@@ -435,7 +435,7 @@ pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
                 let lines = vec![key("a"), key("b"), queue()];
                 harness.store.admit(at(3), lines, 100).await.unwrap();
             }
-            panic!("a line does not move");
+            panic!("the wait list does not advance");
         }
     });
     futures_util::future::join_all(works).await;

@@ -61,8 +61,7 @@ pub async fn walk_alike(pair: Pair, seed: u64, steps: usize) {
     walk.compare().await;
 }
 
-/// Walks this many steps and leaves everything in that state. Returns the time, and the jobs that were
-/// tried.
+/// Walks this many steps and leaves everything in that state. Returns the time, and the submitted jobs.
 #[cfg(test)]
 pub(crate) async fn walk_partly(pair: Pair, seed: u64, steps: usize) -> (Timestamp, Vec<JobId>) {
     let mut walk = Walk::new(pair, seed).await;
@@ -98,7 +97,7 @@ struct Walk {
     now: Timestamp,
     /// The current step, for messages about a difference.
     what: String,
-    /// The jobs that were tried, as they were submitted.
+    /// All submitted jobs.
     tried: Vec<Job>,
     workers: Vec<Worker>,
 }
@@ -337,7 +336,7 @@ impl Walk {
         both!(self, give_back(self.now, self.workers[worker].session, leases));
     }
 
-    /// Sends a heartbeat, and stops what it is asked to.
+    /// Sends a heartbeat, and stops the executions that it is asked to stop.
     async fn beat(&mut self, worker: usize) {
         self.workers[worker].beat += 1;
         let Worker { session, beat, .. } = self.workers[worker];
@@ -386,7 +385,7 @@ impl Walk {
         self.workers[worker].turn = turn;
     }
 
-    /// Goes silent, closes its session or resyncs.
+    /// Stops sending heartbeats, closes its session or resyncs.
     async fn leave_or_resync(&mut self, worker: usize) {
         let Worker { session, beat, .. } = self.workers[worker];
         match self.draw(4) {

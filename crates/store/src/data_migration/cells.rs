@@ -43,7 +43,7 @@ impl Cell<'_> {
     }
 
     fn from_json(value: &Value) -> Result<Cell<'static>, Fault> {
-        let damaged = || Fault::damaged("a place in an unfinished copy", value);
+        let damaged = || Fault::damaged("a position in an unfinished copy", value);
         match value {
             Value::Null => Ok(Cell::Null),
             Value::Number(number) => Ok(Cell::Number(number.as_i64().ok_or_else(damaged)?)),
@@ -79,7 +79,7 @@ impl CopyPosition {
     }
 
     pub fn from_text(text: &str) -> Result<Self, Fault> {
-        let damaged = || Fault::damaged("a place in an unfinished copy", text);
+        let damaged = || Fault::damaged("a position in an unfinished copy", text);
         let value: Value = serde_json::from_str(text)?;
         let key = value["key"].as_array().ok_or_else(damaged)?;
         Ok(CopyPosition {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
+    fn a_copy_position_is_read_as_it_was_written() {
         let key = vec![
             Cell::Text("a \"b\"".into()),
             Cell::Bytes(vec![0, 255, 7].into()),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_knows_every_row_and_no_order() {
+    fn a_checksum_covers_every_row_in_any_order() {
         let row = |text: &str, number| vec![Cell::Text(text.to_owned().into()), Cell::Number(number)];
         let of = |rows: &[Cells]| {
             let mut sum = Checksum::default();

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 // Keys of the notes in a target.
 const SOURCE: &str = "source";
-/// How many rows the source had. If the number differs later, the source was used since.
+/// How many rows the source had. If the number differs later, the source was used since then.
 const TOTALS: &str = "totals";
 const STAGE: &str = "stage";
 /// Prefix of a table's name: how far it was copied.
@@ -31,7 +31,7 @@ const DIFFERENT: &str = "different";
 pub(super) struct DataMigration<'a> {
     pub source: Box<dyn MigrationSide>,
     pub target: Box<dyn MigrationSide>,
-    pub tell: &'a mut (dyn FnMut(CopyProgress) + Send),
+    pub report_progress: &'a mut (dyn FnMut(CopyProgress) + Send),
     /// How long processes that were just stopped may take to disconnect.
     pub leave_max: Duration,
 }
@@ -40,8 +40,8 @@ type RowTotals = BTreeMap<&'static str, u64>;
 
 impl DataMigration<'_> {
     pub async fn run(mut self) -> Result<Migrated, DataMigrationError> {
-        must_be_at_rest(&mut *self.source, StoreRole::Source, self.leave_max).await?;
-        must_be_at_rest(&mut *self.target, StoreRole::Target, self.leave_max).await?;
+        must_be_idle(&mut *self.source, StoreRole::Source, self.leave_max).await?;
+        must_be_idle(&mut *self.target, StoreRole::Target, self.leave_max).await?;
         if !self.source.notes().await.map_err(DataMigrationError::at(StoreRole::Source))?.is_empty() {
             return Err(DataMigrationError::SourceUnfinished);
         }
@@ -121,7 +121,7 @@ impl DataMigration<'_> {
         let notes = self.target_notes().await?;
         let totals = json!(totals).to_string();
         let Some(source) = notes.get(SOURCE) else {
-            self.begin_anew(&identity, &totals).await?;
+            self.start_over(&identity, &totals).await?;
             return Ok(CopyStart::New);
         };
         if *source != identity {
@@ -131,12 +131,12 @@ impl DataMigration<'_> {
         if is_sound && notes.get(TOTALS) == Some(&totals) {
             return Ok(CopyStart::Resumed);
         }
-        self.begin_anew(&identity, &totals).await?;
+        self.start_over(&identity, &totals).await?;
         Ok(CopyStart::Restarted)
     }
 
-    /// The source is noted first: from then on, the target cannot be opened.
-    async fn begin_anew(&mut self, identity: &str, totals: &str) -> Result<(), DataMigrationError> {
+    /// The source is recorded first: from then on, the target cannot be opened.
+    async fn start_over(&mut self, identity: &str, totals: &str) -> Result<(), DataMigrationError> {
         let fill = async |target: &mut dyn MigrationSide| {
             target.note(STAGE, EMPTYING).await?;
             target.note(SOURCE, identity).await?;
@@ -166,7 +166,7 @@ impl DataMigration<'_> {
             .map_err(DataMigrationError::at(StoreRole::Target))?;
         let mut place = known.unwrap_or(CopyPosition { key: vec![], rows: 0, last_line: 0 });
         loop {
-            (self.tell)(CopyProgress {
+            (self.report_progress)(CopyProgress {
                 stage: CopyStage::Copying,
                 table: table.name,
                 rows_done: place.rows,
@@ -210,11 +210,16 @@ impl DataMigration<'_> {
         let mut different = Vec::new();
         for table in TABLES {
             let rows_total = totals[table.name];
-            let tell = &mut *self.tell;
-            let mut told = |rows_done| {
-                tell(CopyProgress { stage: CopyStage::Verifying, table: table.name, rows_done, rows_total });
+            let report_progress = &mut *self.report_progress;
+            let mut report = |rows_done| {
+                report_progress(CopyProgress {
+                    stage: CopyStage::Verifying,
+                    table: table.name,
+                    rows_done,
+                    rows_total,
+                });
             };
-            let left = checksum(&mut *self.source, table, &mut told)
+            let left = checksum(&mut *self.source, table, &mut report)
                 .await
                 .map_err(DataMigrationError::at(StoreRole::Source))?;
             let right = checksum(&mut *self.target, table, &mut |_| ())
@@ -238,7 +243,7 @@ struct Filled {
 /// Both sides as read.
 struct Compared {
     tables: Vec<MigratedTable>,
-    /// The differences, in words.
+    /// A description of each difference.
     different: Vec<String>,
 }
 
@@ -252,7 +257,7 @@ fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
 }
 
 /// Processes that were stopped a moment ago may still be disconnecting.
-pub(super) async fn must_be_at_rest(
+pub(super) async fn must_be_idle(
     side: &mut dyn MigrationSide,
     end: StoreRole,
     leave_max: Duration,
@@ -307,13 +312,13 @@ const LINE_TIME: usize = 4;
 async fn checksum(
     side: &mut dyn MigrationSide,
     table: &'static Layout,
-    told: &mut (dyn FnMut(u64) + Send),
+    report: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Checksum, Fault> {
     let mut sum = Checksum::default();
     let mut after: Option<Cells> = None;
     let mut place_of_line = 0;
     loop {
-        told(sum.rows);
+        report(sum.rows);
         let rows = side.page(table, after.as_deref()).await?;
         let Some(last) = rows.last() else { return Ok(sum) };
         let next = last[..table.key].to_vec();

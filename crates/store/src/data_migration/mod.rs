@@ -119,7 +119,7 @@ pub enum DataMigrationError {
     #[error("{end} is in use: {by}; stop all servers that use it and try again")]
     InUse { end: StoreRole, by: String },
     #[error(
-        "{end} is taken: another move from or to it is under way, or source and target are the same; wait until it has \
+        "{end} is locked: another migration from or to it is running, or source and target are the same; wait until it has \
          ended"
     )]
     Taken { end: StoreRole },
@@ -130,7 +130,7 @@ pub enum DataMigrationError {
     #[error("{end} has version {found} of its tables, but this binary needs version {needed}: {advice}")]
     Version { end: StoreRole, found: usize, needed: usize, advice: &'static str },
     #[error(
-        "the source is itself an unfinished copy: complete that one first, or move from the store it came from"
+        "the source is itself an unfinished copy: complete that one first, or migrate from the store it was copied from"
     )]
     SourceUnfinished,
     #[error(
@@ -139,12 +139,12 @@ pub enum DataMigrationError {
     )]
     TargetServed { table: &'static str, rows: u64 },
     #[error(
-        "the target holds the unfinished copy of another store ({0}): go on with that one, or name another target"
+        "the target holds the unfinished copy of another store ({0}): continue that copy, or name another target"
     )]
     OtherSource(String),
     #[error(
-        "source and target differ in {}: the source was changed meanwhile, or a disk or a network has changed what was \
-         copied; see that nothing uses the source and repeat the command, which then copies all anew", .0.join(", ")
+        "source and target differ in {}: the source was changed during the copy, or a disk or network has damaged the \
+         copy; make sure that nothing uses the source and repeat the command, which then copies everything again", .0.join(", ")
     )]
     Differ(Vec<String>),
     #[error("{end} cannot be used: {reason}")]
@@ -195,14 +195,14 @@ impl DataMigrationError {
         }
     }
 
-    /// Whether something must be changed before it can work, so that a retry does not help.
+    /// Whether the cause must be fixed before a retry can succeed.
     pub fn is_refusal(&self) -> bool {
         self.denied().is_some()
             || !matches!(self, DataMigrationError::Store { .. } | DataMigrationError::Differ(_))
     }
 }
 
-/// How a database without tables may have been named.
+/// Advice for a database without tables.
 const fn of_empty(end: StoreRole) -> &'static str {
     match end {
         StoreRole::Copy => "The backup has to be restored into it first",
@@ -219,15 +219,15 @@ fn again(error: &StoreError) -> &'static str {
 }
 
 /// Copies everything from the source to the target, compares both, and opens the target for use. Calls
-/// `tell` with the progress.
+/// `report_progress` with the progress.
 pub async fn migrate_data(
     from: &StoreAddress,
     to: &StoreAddress,
-    tell: &mut (dyn FnMut(CopyProgress) + Send),
+    report_progress: &mut (dyn FnMut(CopyProgress) + Send),
 ) -> Result<Migrated, DataMigrationError> {
     let source = from.open(StoreRole::Source).await?;
     let target = to.open(StoreRole::Target).await?;
-    copy::DataMigration { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
+    copy::DataMigration { source, target, report_progress, leave_max: MOVING_LEAVE_MAX }.run().await
 }
 
 /// A copy that was turned into an independent store.
@@ -244,7 +244,7 @@ pub struct Forked {
 /// Rejected while the store is in use, because it may then be the original.
 pub async fn fork(address: &StoreAddress, now: Timestamp) -> Result<Forked, DataMigrationError> {
     let mut side = address.open(StoreRole::Copy).await?;
-    copy::must_be_at_rest(&mut *side, StoreRole::Copy, MOVING_LEAVE_MAX).await?;
+    copy::must_be_idle(&mut *side, StoreRole::Copy, MOVING_LEAVE_MAX).await?;
     let at_copy = DataMigrationError::at(StoreRole::Copy);
     if !side.notes().await.map_err(&at_copy)?.is_empty() {
         let reason = crate::unfinished::UNFINISHED.to_owned();

@@ -24,7 +24,7 @@ pub(crate) struct Portion<'a> {
 pub(crate) trait MigrationSide: Send {
     /// Identifies this database.
     async fn identity(&mut self) -> Result<String, Fault>;
-    /// Describes who seems to use it; `None` if it is not in use.
+    /// Describes the connections that seem to use it; `None` if it is not in use.
     async fn users(&mut self) -> Result<Option<String>, Fault>;
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault>;
     /// The next rows after a key, ordered by key and bounded by the limits of a page; empty at the end.
@@ -57,8 +57,8 @@ pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
     sizes.into_iter().take_while(fits).count().max(1)
 }
 
-/// What a copy forgets about notifications, so that it sends none: messages that wait, alerts, and where reading
-/// continues. The last statement stops it until a user resumes notifications.
+/// Deletes a copy's waiting notifications, alerts and reading position, so that it sends none. The last statement
+/// stops notifications until a user resumes them.
 pub(crate) const STOP_NOTIFICATIONS: [&str; 4] = [
     "DELETE FROM documents WHERE id LIKE 'delivery/p~%' OR id LIKE 'alert/%'",
     "DELETE FROM documents WHERE id = 'cursor/notify'",

@@ -1,6 +1,6 @@
-//! The baseline of MariaDB or MySQL: the rows of no-op jobs in the tables of a separate database, written
-//! in batches by as many plain connections as a store has writers, in statements whose text was built
-//! before. Also a small commit, the size of the database, and a past, for benchmarks.
+//! The baseline of MariaDB or MySQL: the rows of no-op jobs in the tables of a separate database, written in batches
+//! by as many plain connections as a store has writers, in statements whose text was built before. Also a small
+//! commit, the size of the database, and a history, for benchmarks.
 
 use super::connection::Connection;
 use super::migrate::{self, MigrateError};
@@ -88,8 +88,8 @@ impl MySqlBaseline {
         Ok(BaselineRates { insert_per_sec, claim_complete_per_sec, hold_per_sec })
     }
 
-    /// A separate partition for each day of the past, as if this version had been running all the time.
-    async fn part_the_past(&mut self, past: Past) -> Result<(), Fault> {
+    /// A separate partition for each day of the history, as if this version had been running all the time.
+    async fn partition_history(&mut self, past: Past) -> Result<(), Fault> {
         let all = partitions::all(&mut self.connection, PartitionedTable::History).await?;
         let Some(first) = all.iter().find(|partition| partition.name == FIRST) else { return Ok(()) };
         let width = width_us(self.options.partition_width);
@@ -136,7 +136,7 @@ impl BaselineDatabase for MySqlBaseline {
     }
 
     async fn keep_past(&mut self, past: Past, progress: RowProgress) -> Result<(), StoreError> {
-        self.part_the_past(past).await?;
+        self.partition_history(past).await?;
         let connect =
             MySqlConnect::new(&self.options).map_err(|error| StoreError::Broken(error.to_string()))?;
         Ok(past::keep(&connect, self.options.writers, past, progress).await?)

@@ -84,8 +84,8 @@ const COMMIT_MARKED: &str = "RELEASE SAVEPOINT whole; COMMIT";
 /// The properties of a server to check.
 const SERVER: &str =
     "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'auto_increment_offset')";
-/// Does nothing, but fails on a node that is not part of its cluster or must not be used; reading variables
-/// would succeed there.
+/// Does nothing, but fails on a node that is not part of its cluster or must not be used. Reading variables would
+/// succeed there.
 const NOTHING: &str = "DO 0";
 
 impl Connection {
@@ -422,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_servers_are_refused_by_name() {
+    fn old_servers_are_rejected_by_name() {
         for good in
             ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB", "5.5.5-10.6.1-MariaDB", "8.0.36", "9.7.4-2"]
         {

@@ -12,7 +12,7 @@ const INTEGER: &str = "SIGNED";
 
 /// The counters that differ from their rows.
 pub async fn find(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
-    let mut connection = patient(options).await?;
+    let mut connection = connect_without_time_limit(options).await?;
     let found = counter_mismatch::find(&mut connection, INTEGER).await;
     connection.close().await;
     Ok(found?)
@@ -20,7 +20,7 @@ pub async fn find(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, Migrat
 
 /// Repairs them. Returns the changes.
 pub async fn repair(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
-    let mut connection = patient(options).await?;
+    let mut connection = connect_without_time_limit(options).await?;
     let repaired = counter_mismatch::repair(&mut connection, INTEGER).await;
     connection.close().await;
     Ok(repaired?)
@@ -28,7 +28,7 @@ pub async fn repair(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, Migr
 
 /// A connection for statements that read whole tables, to a database of a version that this binary
 /// supports.
-pub(super) async fn patient(options: &MySqlOptions) -> Result<Connection, MigrateError> {
+pub(super) async fn connect_without_time_limit(options: &MySqlOptions) -> Result<Connection, MigrateError> {
     let options = MySqlOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let mut connection = Connection::writing(&options.target()?).await?;
     MigrateError::check_version(version(&mut connection).await?, VERSION)?;

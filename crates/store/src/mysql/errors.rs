@@ -4,8 +4,8 @@ use crate::fault::Fault;
 use mysql_async::{DriverError, Error, ServerError};
 use punctual_core::ports::Denial;
 
-/// The server rolled back the transaction or the statement in favour of another one. If it is run again, it
-/// may see the other's rows. Galera reports a failed certification as a deadlock.
+/// The server rolled back the transaction or the statement in favour of another one. If it is run again, it may see
+/// the other's rows. Galera reports a failed certification as a deadlock.
 const CONFLICTS: &[u16] = &[
     DEADLOCK,
     LOCK_WAIT_TIMEOUT,
@@ -86,7 +86,7 @@ fn of_server(error: &ServerError) -> Fault {
 /// The end of the server's error for a user who gave no password.
 const WITHOUT_PASSWORD: &str = "(using password: NO)";
 
-/// What the server denies, if it is something that a retry does not change.
+/// The denied access, if a retry would not help.
 fn denial(error: &ServerError) -> Option<Denial> {
     match error.code {
         1045 if error.message.ends_with(WITHOUT_PASSWORD) => Some(Denial::NoPassword),
@@ -107,7 +107,7 @@ pub(crate) fn server_code(error: &Error) -> Option<u16> {
     }
 }
 
-/// What to do about a certificate that failed verification.
+/// Adds advice to the error about a certificate that failed verification.
 fn with_advice(problem: String) -> String {
     let advice = if problem.contains("not valid for name") {
         "the URL must name the host as the certificate does"
@@ -124,7 +124,7 @@ fn described(error: &ServerError) -> String {
     let ServerError { code, message, .. } = error;
     match *code {
         // The server's message quotes the key, which is user data.
-        DUPLICATE => format!("a row with the same key is there already ({code})"),
+        DUPLICATE => format!("a row with the same key already exists ({code})"),
         READ_ONLY | 1792 | 1836 => format!(
             "the server says: {message} ({code}); it is a replica or set to read only: give the address of the primary"
         ),
@@ -148,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_run_again_and_outages_are_waited_for() {
+    fn conflicts_and_outages_are_classified() {
         for code in [1213, 1205, 1062] {
             assert!(fault(code).is_conflict() && !fault(code).is_outage(), "{code}");
         }
         for code in [1047, 1290, 1836, 1053, 1969, 3024, 1317] {
             assert!(fault(code).is_outage() && !fault(code).is_conflict(), "{code}");
         }
-        assert!(!fault(1064).is_conflict() && !fault(1064).is_outage(), "a defect of ours");
+        assert!(!fault(1064).is_conflict() && !fault(1064).is_outage(), "a bug in Punctual");
     }
 
     #[test]
-    fn what_is_refused_is_told_apart_from_what_is_away() {
+    fn denied_access_is_distinguished_from_an_outage() {
         for (code, message, expected) in [
             (1044, "Access denied for user 'me'@'%' to database 'd'", Denial::Right),
             (1142, "CREATE command denied to user 'me'@'%' for table 'd'.'jobs'", Denial::Right),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_to_do_and_quote_no_keys() {
+    fn messages_give_advice_and_quote_no_keys() {
         assert!(fault(1290).to_string().contains("address of the primary"));
         assert!(fault(1665).to_string().contains("binlog_format"));
         assert!(!fault(1062).to_string().contains("secret"));

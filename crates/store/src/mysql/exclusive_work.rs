@@ -1,4 +1,4 @@
-//! Mutual exclusion for work that one process at a time does: DDL statements, and data migrations.
+//! Mutual exclusion for work that one process does at a time: DDL statements, and data migrations.
 //!
 //! On one server it is a lock that ends with its connection. On the nodes of a Galera cluster locks do not
 //! extend to other nodes. There it is a lease: a row with the name of its holder, written only if there is
@@ -130,7 +130,7 @@ impl ClusterLease {
         let values = vec![Value::Int(LEASE_S), self.name.into(), self.holder.as_str().into()];
         if written(connection, RENEW, values).await? == 0 {
             let reason =
-                format!("this process had no answer for {LEASE_S} s, and another one has its turn now");
+                format!("this process got no answer for {LEASE_S} s, and another one has taken its lease");
             return Err(Fault::Away(reason));
         }
         self.renewed_at = Instant::now();
@@ -140,7 +140,7 @@ impl ClusterLease {
     pub async fn end(self, connection: &mut Connection) {
         let values = vec![self.name.into(), self.holder.as_str().into()];
         if let Err(error) = written(connection, END, values).await {
-            tracing::debug!(%error, name = self.name, "a turn was not released; it will expire");
+            tracing::debug!(%error, name = self.name, "a lease was not released; it will expire");
         }
     }
 }

@@ -256,7 +256,7 @@ impl MigrationSide for MySqlSide {
         }
         let beating = self.counted(BEATING).await?;
         Ok((beating > 0).then(|| {
-            format!("{beating} sessions of workers have beaten within their lease, which runs out soon after the last server")
+            format!("{beating} worker sessions sent a heartbeat within their lease; leases expire soon after the last server has stopped")
         }))
     }
 

@@ -52,7 +52,7 @@ pub(crate) const TOUCH_QUEUES: &str = concat!(
     " STRAIGHT_JOIN queues FORCE INDEX (PRIMARY) ON queues.queue = given.queue \
      SET queues.touched = queues.touched + 1"
 );
-/// Deleted together with jobs that are purged.
+/// Deletes the rows of purged jobs.
 pub(crate) const FORGET_TURNS: &str = concat!(
     "DELETE job_turns FROM ",
     list!(0 job id),

@@ -1,6 +1,5 @@
-//! The servers that one URL names: nodes of one cluster, any of which can be used. The first that answers
-//! is used as long as it does, so that the connections of a process stay together and see each other's
-//! locks; then the next one.
+//! The servers that one URL names: nodes of one cluster, any of which can be used. A process uses the first one that
+//! answers for as long as it does, so that its connections see each other's locks; then it switches to the next one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_the_same_host_away_passes_on_once() {
+    fn several_callers_switch_from_a_host_once() {
         let hosts = Hosts::new(vec!['a', 'b', 'c']);
         let copy = hosts.clone();
         assert_eq!(hosts.current(), (0, &'a'));
@@ -77,6 +76,6 @@ mod tests {
         assert_eq!((hosts.current(), copy.current()), ((1, &'b'), (1, &'b')));
         copy.pass_on(1);
         hosts.pass_on(2);
-        assert_eq!(copy.current(), (0, &'a'), "and round again");
+        assert_eq!(copy.current(), (0, &'a'), "and back to the first");
     }
 }

@@ -124,7 +124,7 @@ pub(crate) struct Insertion {
     /// Up to the keyword VALUES.
     pub head: String,
     pub columns: usize,
-    /// What follows the rows.
+    /// The clause after the rows.
     pub tail: String,
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_json_that_every_reader_reads() {
+    fn a_list_is_valid_json() {
         let job = JobId::new(Timestamp::from_micros(1), 7);
         let nasty = "a \"quoted\" \\ back\u{1}slash\n ü 😀";
         let written = documents(&List::of([row![job, 3_u32, i64::MIN, None::<i64>, nasty, None::<&str>]]));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_few_sizes_and_in_their_order() {
+    fn values_have_few_sizes_and_keep_their_order() {
         let insert =
             Insertion { head: "INSERT INTO t (a, b)".to_owned(), columns: 2, tail: " END".to_owned() };
         let rows = |count: i64, bytes: usize| -> Vec<Vec<Value>> {
@@ -226,6 +226,10 @@ mod tests {
         assert!(order.iter().enumerate().all(|(n, value)| **value == Value::Int(n as i64)));
         let large = insert.of(rows(20, DATABASE_PACKET_BYTES_MAX / 5));
         assert!(large.iter().all(|statement| statement.values.len() / 2 <= 4));
-        assert_eq!(insert.of(rows(1, 2 * DATABASE_PACKET_BYTES_MAX)).len(), 1, "alone, it goes as it is");
+        assert_eq!(
+            insert.of(rows(1, 2 * DATABASE_PACKET_BYTES_MAX)).len(),
+            1,
+            "a single row is sent whatever its size"
+        );
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Runs the maintenance.
 pub(crate) type MySqlMaintenance = Maintenance<Connection>;
 
-/// What the connections for maintenance and log lines share.
+/// Shared by the connections for maintenance and log lines.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedMaintenance {
     pub target: Target,

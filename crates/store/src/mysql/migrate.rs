@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_its_statements_without_the_words_around_them() {
+    fn a_script_is_split_into_statements_without_comments() {
         let script =
             "-- One.\n-- Two; and\nCREATE TABLE a (\n  -- inside; it stays\n  b INT\n);\n\n-- The end.\n";
         let found: Vec<&str> = statements(script).collect();

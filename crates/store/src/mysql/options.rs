@@ -1,4 +1,4 @@
-//! How a database is reached: what users write into a URL, and the settings of every connection.
+//! How to reach a database: the URL that users write, and the settings of every connection.
 
 use super::hosts::{self, Hosts};
 use mysql_async::{Opts, OptsBuilder, SslOpts, UrlError};
@@ -213,7 +213,7 @@ pub(crate) const SEE_ALL_NODES: &str = "SET SESSION wsrep_sync_wait = 7";
 /// How long a DDL statement waits for users of the table.
 const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What the URL says about TLS, in the terms of MySQL's own clients; the driver uses others.
+/// The TLS parameters of the URL, named as in MySQL's own clients; the driver uses other names.
 #[derive(Debug, Default)]
 struct TlsOptions {
     mode: Option<SslMode>,
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_shown_holds_the_password() {
+    fn the_password_is_never_shown() {
         let url = "mysql://punctual:s3cret@db.example:3307/work?ssl-mode=required";
         let options = MySqlOptions::new(url);
         let shown = format!("{options:?} {:?}", options.target().unwrap());
@@ -350,11 +350,11 @@ mod tests {
 
         let near = self::target("mysql://u@127.0.0.1,db.example/d").unwrap();
         let ssl: Vec<bool> = near.hosts.all().iter().map(|opts| opts.ssl_opts().is_some()).collect();
-        assert_eq!(ssl, [false, true], "each as far away as it is");
+        assert_eq!(ssl, [false, true], "TLS depends on whether the host is on this machine");
     }
 
     #[test]
-    fn hosts_that_cannot_be_are_told_without_the_password() {
+    fn invalid_hosts_are_reported_without_the_password() {
         let many = vec!["h"; limits::DATABASE_HOSTS_MAX + 1].join(",");
         for (bad, words) in [
             ("one:x,two", "cannot be read"),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_away_is_encrypted_unless_the_url_says_otherwise() {
+    fn remote_connections_are_encrypted_unless_the_url_disables_it() {
         let ssl = |url: &str| target(url).unwrap().hosts.all()[0].ssl_opts().cloned();
         for near in ["127.0.0.1", "[::1]:3307", "localhost"] {
             assert_eq!(ssl(&format!("mysql://u@{near}/d")), None, "{near}");

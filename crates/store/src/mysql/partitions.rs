@@ -95,7 +95,7 @@ async fn make(connection: &mut Connection, wanted: &Ahead) -> Result<(), Fault> 
             parts.concat()
         );
         if !connection.define(&define).await? {
-            tracing::debug!(table, "partitions could not be made now: the table is in use");
+            tracing::debug!(table, "partitions could not be created now: the table is in use");
         }
     }
     Ok(())
@@ -219,7 +219,7 @@ impl PartitionedTables for Connection {
         Ok(Some(None))
     }
 
-    /// One node at a time drops a partition, and the others find it gone.
+    /// One node at a time drops a partition, and other nodes find that it is gone.
     async fn must_be_held(_: &Self::Dropping) -> Result<(), Fault> {
         Ok(())
     }
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_are_made_ahead_without_gaps() {
+    fn partitions_are_created_ahead_without_gaps() {
         let ahead = Ahead { now: 1_050, width_us: 100 };
         let ends =
             |missing: Vec<(String, i64)>| missing.into_iter().map(|(_, ends)| ends).collect::<Vec<_>>();
@@ -286,7 +286,11 @@ mod tests {
         assert_eq!(ends(first), [1_000, 1_100, 1_200, 1_300, 1_400]);
         assert!(ahead.missing(&[1_000, 1_100, 1_200, 1_300, 1_400]).is_empty());
         assert_eq!(ends(ahead.missing(&[900, 1_300])), [1_400]);
-        assert_eq!(ends(ahead.missing(&[500])), [1_000, 1_100, 1_200, 1_300, 1_400], "after a long rest");
-        assert_eq!(ends(ahead.missing(&[1_070])), [1_170, 1_270, 1_370, 1_470], "the width was another one");
+        assert_eq!(ends(ahead.missing(&[500])), [1_000, 1_100, 1_200, 1_300, 1_400], "after a long pause");
+        assert_eq!(
+            ends(ahead.missing(&[1_070])),
+            [1_170, 1_270, 1_370, 1_470],
+            "the width was different before"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Connections for reads: a pool on the primary, and one on a replica for lists if there is one.
 //!
-//! A replica lags behind by an unknown time. So no decision depends on it: it serves what users view. While
-//! it is unreachable, the primary serves that.
+//! A replica lags behind by an unknown time. So no decision depends on it: it serves only views and lists for users.
+//! While it is unreachable, the primary serves them.
 //!
 //! A connection returns to its pool only after a verb is complete. A caller that gives up in the middle
 //! leaves an unread reply, and the next verb would take it for its own: such a connection is closed.
@@ -98,7 +98,7 @@ pub(super) struct Readers {
 #[derive(Debug)]
 struct Replica {
     pools: Hosts<Pool>,
-    /// It is not tried before this.
+    /// The replica is not tried before this time.
     rests_until: Mutex<Option<Instant>>,
 }
 
@@ -153,7 +153,7 @@ impl Readers {
         let replica = self.replica.iter().flat_map(|replica| replica.pools.all());
         for pool in self.primary.all().iter().chain(replica).cloned() {
             if let Err(error) = pool.disconnect().await {
-                tracing::debug!(%error, "connections that read were not closed in order");
+                tracing::debug!(%error, "connections for reads were not closed properly");
             }
         }
     }

@@ -19,8 +19,8 @@ use crate::tokio_host::tokio_host;
 use crate::unit_of_work::Writers;
 use std::sync::Arc;
 
-/// A store that several processes may share. Dropping it releases its connections; [`Self::close`] also
-/// waits until what was sent is done.
+/// A store that several processes may share. Dropping it releases its connections; [`Self::close`] also waits until
+/// all calls that were sent are complete.
 pub struct MySqlStore {
     writers: Writers,
     readers: Readers,

@@ -1,4 +1,4 @@
-//! Deletes what nothing uses: see [`crate::server::unused`].
+//! Deletes unused rows: see [`crate::server::unused`].
 
 use super::connection::{Connection, for_update_of};
 use super::lists::list;

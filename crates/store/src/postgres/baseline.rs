@@ -1,6 +1,6 @@
-//! The baseline of PostgreSQL: the rows of no-op jobs in the tables of a separate database, written in
-//! batches by as many plain connections as a store has writers. Only columns that differ from row to row
-//! are sent. Also a small commit, the size of the database, and a past, for benchmarks.
+//! The baseline of PostgreSQL: the rows of no-op jobs in the tables of a separate database, written in batches by as
+//! many plain connections as a store has writers. Only columns that differ from row to row are sent. Also a small
+//! commit, the size of the database, and a history, for benchmarks.
 
 use super::connection::connect;
 use super::migrate::{self, MigrateError};
@@ -54,7 +54,7 @@ const SIZE: &str = "SELECT pg_database_size(current_database()), \
 /// Whether the server reports that it was reached without a network.
 const IS_NEAR: &str = "SELECT inet_server_addr() IS NULL OR inet_server_addr() <<= inet '127.0.0.0/8' \
      OR inet_server_addr() = inet '::1'";
-/// Over the time that such a past takes to build up, autovacuum would have run many times.
+/// Over the time that such a history takes to build up, autovacuum would have run many times.
 const SWEEP: &str = "VACUUM (ANALYZE) jobs, history";
 
 /// A database with the tables of this version, and a connection to it.

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_begin_where_work_was_found_and_now_and_then_at_the_beginning() {
+    fn claims_start_at_the_cursor_and_sometimes_at_the_start() {
         let (cursors, began) = (ClaimCursors::default(), Instant::now());
         assert_eq!(cursors.next_scan(began), ClaimScan::Whole);
         cursors.found([(1, 70), (1, 50), (2, 5)]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_take_long_are_rare() {
+    fn long_scans_are_rare() {
         let (cursors, began) = (ClaimCursors::default(), Instant::now());
         let ended = began + Duration::from_secs(2);
         cursors.scanned_whole(began, ended);
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_queues_before_the_rest_is_seen() {
+    fn work_that_this_process_queues_before_the_cursor_is_found() {
         let cursors = ClaimCursors::default();
         cursors.found([(1, 50)]);
         cursors.queued([(1, 60), (2, 1)]);
         assert_eq!(
             cursors.least(ClaimScan::Onward, &[1, 2]),
             [50, i64::MIN],
-            "nothing is known of the second"
+            "the cursor of the second lane is unknown"
         );
         cursors.queued([(1, 40)]);
         assert_eq!(cursors.least(ClaimScan::Onward, &[1]), [40]);

@@ -43,8 +43,8 @@ pub(crate) type Connected = (Client, Connection<Socket, TlsStream>);
 /// Why each host that was tried could not be used, by its index.
 type HostRefusals = Vec<(usize, Error)>;
 
-/// Connects to the first usable host, starting with the one that was used last. A host that does not answer
-/// is not given up at once, because it may be slow; meanwhile the next hosts are tried.
+/// Connects to the first usable host, starting with the one that was used last. A host that does not answer may only
+/// be slow, so it is not abandoned at once; meanwhile the next hosts are tried.
 async fn first_of(target: &Target) -> Result<Connected, HostRefusals> {
     let (mut untried, mut tried, mut refusals) = (target.places(), FuturesUnordered::new(), Vec::new());
     loop {

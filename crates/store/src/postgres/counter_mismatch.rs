@@ -12,19 +12,19 @@ const INTEGER: &str = "bigint";
 
 /// The counters that differ from their rows.
 pub async fn find(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
-    let mut connection = patient(options).await?;
+    let mut connection = connect_without_time_limit(options).await?;
     Ok(counter_mismatch::find(&mut connection, INTEGER).await?)
 }
 
 /// Repairs them. Returns the changes.
 pub async fn repair(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
-    let mut connection = patient(options).await?;
+    let mut connection = connect_without_time_limit(options).await?;
     Ok(counter_mismatch::repair(&mut connection, INTEGER).await?)
 }
 
 /// A connection for statements that read whole tables, to a database of a version that this binary
 /// supports.
-pub(super) async fn patient(options: &PostgresOptions) -> Result<Wire, MigrateError> {
+pub(super) async fn connect_without_time_limit(options: &PostgresOptions) -> Result<Wire, MigrateError> {
     let options = PostgresOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let connection = Wire::connect(&options.target()?).await?;
     MigrateError::check_version(version(connection.client()).await?, VERSION)?;

@@ -26,7 +26,7 @@ impl From<Error> for Fault {
 /// The driver's message if the server requires a password and the URL has none.
 const NO_PASSWORD: &str = "password missing";
 
-/// What the server denies, if it is something that a retry does not change.
+/// The denied access, if a retry would not help.
 pub(crate) fn denial(error: &Error) -> Option<Denial> {
     match error.code() {
         Some(code) => denial_of_state(code),
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_is_told_apart_from_what_is_away() {
+    fn denied_access_is_distinguished_from_an_outage() {
         for (code, denial) in [
             ("42501", Some(Denial::Right)),
             ("28P01", Some(Denial::Login)),

@@ -28,7 +28,7 @@ pub(crate) struct PostgresReadyQueue {
     target: Target,
     notifier: OwnWire,
     /// The server process that sends our notifications: these can be ignored.
-    teller: AtomicI32,
+    sender_process: AtomicI32,
     listening: Mutex<Option<Listening>>,
 }
 
@@ -44,14 +44,14 @@ impl PostgresReadyQueue {
         PostgresReadyQueue {
             target: target.clone(),
             notifier: OwnWire::new(target.clone()),
-            teller: AtomicI32::new(0),
+            sender_process: AtomicI32::new(0),
             listening: Mutex::new(None),
         }
     }
 
     async fn try_publish(&self, hint: &ReadyHint) -> Result<(), Fault> {
         let mut used = self.notifier.take().await?;
-        self.teller.store(used.connection.process, Ordering::Relaxed);
+        self.sender_process.store(used.connection.process, Ordering::Relaxed);
         used.connection.run_one(StatementCall::new(NOTIFY, [value(CHANNEL), value(payload(hint)?)])).await?;
         used.keep();
         Ok(())
@@ -65,8 +65,9 @@ impl PostgresReadyQueue {
         };
         loop {
             match listening.next().await {
-                Ok(told) if told.process_id() == self.teller.load(Ordering::Relaxed) => {}
-                Ok(told) => return Ok(understood(told.payload())),
+                Ok(notification)
+                    if notification.process_id() == self.sender_process.load(Ordering::Relaxed) => {}
+                Ok(notification) => return Ok(understood(notification.payload())),
                 Err(fault) => {
                     *place = None;
                     return Err(fault);
@@ -126,7 +127,7 @@ fn poll_notification(
 ) -> Poll<Result<Notification, Fault>> {
     loop {
         match ready!(connection.poll_message(context)) {
-            Some(Ok(AsyncMessage::Notification(told))) => return Poll::Ready(Ok(told)),
+            Some(Ok(AsyncMessage::Notification(notification))) => return Poll::Ready(Ok(notification)),
             Some(Ok(_)) => {}
             Some(Err(error)) => return Poll::Ready(Err(error.into())),
             None => return Poll::Ready(Err(Fault::Away("the connection that listens has ended".to_owned()))),

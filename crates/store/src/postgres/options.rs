@@ -1,4 +1,4 @@
-//! How a database is reached: what users write into a URL, and the settings of every connection.
+//! How to reach a database: the URL that users write, and the settings of every connection.
 
 use super::hosts::{address, host_name, split_hosts};
 use super::tls::{self, Verification};
@@ -95,7 +95,7 @@ enum Use {
     /// All writes and decisions. Whether it names one host or several, only a writable one is used: a
     /// standby would return outdated rows.
     Primary,
-    /// What users view.
+    /// Views and lists for users.
     Replica,
 }
 
@@ -190,8 +190,7 @@ impl Target {
     }
 }
 
-/// What the URL says about TLS and acceptable servers, in libpq's terms; the driver knows only some of
-/// them.
+/// The parameters of the URL about TLS and acceptable servers, in libpq's terms; the driver knows only some of them.
 struct Words {
     ssl_mode: SslMode,
     verification: Verification,
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_where_and_how() {
+    fn a_url_is_parsed_into_hosts_and_settings() {
         let target =
             target("postgres://ann:p%40ss@db.example:6543/payroll?sslmode=verify-full&application_name=me")
                 .unwrap();
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_hosts_the_one_that_can_be_written_to_is_used() {
+    fn the_writable_one_of_several_hosts_is_used() {
         for words in ["", "?target_session_attrs=any", "?target_session_attrs=primary", "?sslmode=disable"] {
             let target = target(&format!("postgres://ann:p%40ss@one:1,two,[::1]:3/payroll{words}")).unwrap();
             assert_eq!(target.name(), "one,two,::1/payroll");
@@ -320,7 +319,7 @@ mod tests {
             assert_eq!(
                 target.places().collect::<Vec<_>>(),
                 [2, 0, 1],
-                "the one that answered last comes first"
+                "the host that answered last comes first"
             );
         }
     }
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         let wrong = [
             ("mysql://ann:s3cret@host/db", "url: must begin with postgres:// or postgresql://"),
             ("postgres://ann:s3cret@host/db?sslmode=maybe", "url: sslmode must be"),

@@ -1,7 +1,7 @@
 //! Connections for reads: a pool on the primary, and one on a replica for lists if there is one.
 //!
-//! A replica lags behind. So no decision depends on it: it serves what users view. While it is unreachable
-//! or too far behind, the primary serves that.
+//! A replica lags behind. So no decision depends on it: it serves only views and lists for users. While it is
+//! unreachable or too far behind, the primary serves them.
 
 use super::connection;
 use super::options::Target;

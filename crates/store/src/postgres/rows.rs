@@ -67,7 +67,7 @@ impl RowCells for Row {
     }
 }
 
-/// A cell becomes what its parameter or array has room for.
+/// A cell is sent with the type of its parameter or array.
 impl ToSql for Cell<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, ColumnFailure> {
         match self {

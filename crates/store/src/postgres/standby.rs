@@ -28,7 +28,7 @@ pub(super) struct Replica {
 
 #[derive(Default)]
 struct ReplicaState {
-    /// It is not tried before this.
+    /// The standby is not tried before this time.
     rests_until: Option<Instant>,
     /// When its lag was last checked.
     looked_at: Option<Instant>,
@@ -136,7 +136,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_standby_is_near_that_has_passed_a_recent_mark() {
+    fn a_standby_that_has_passed_a_recent_mark_is_used() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut state = ReplicaState::default();
@@ -145,18 +145,18 @@ mod tests {
             state.judge(replayed, after(seconds));
             state.is_near
         };
-        assert!(!judged(Some(100), Some(90), 0), "nothing is known yet");
-        assert!(judged(Some(200), Some(100), 1), "it is where the primary was a second ago");
-        assert!(judged(Some(300), Some(100), 10), "it stands still, but not for long");
-        assert!(!judged(Some(400), Some(100), 12), "it has passed nothing that is recent");
-        assert!(judged(Some(400), Some(400), 13), "nothing is written, and nothing is lacking");
-        assert!(judged(None, Some(400), 20), "the primary is away");
-        assert!(!judged(None, Some(400), 40), "and has been for long: nobody knows what is lacking");
-        assert!(judged(None, None, 41), "it is no standby");
+        assert!(!judged(Some(100), Some(90), 0), "the lag is not known yet");
+        assert!(judged(Some(200), Some(100), 1), "it has replayed what the primary had written a second ago");
+        assert!(judged(Some(300), Some(100), 10), "it has made no progress, but not for long");
+        assert!(!judged(Some(400), Some(100), 12), "it has passed no recent mark");
+        assert!(judged(Some(400), Some(400), 13), "nothing is written, and it has replayed everything");
+        assert!(judged(None, Some(400), 20), "the primary is unreachable");
+        assert!(!judged(None, Some(400), 40), "unreachable for so long that the lag is unknown");
+        assert!(judged(None, None, 41), "it is not a standby");
     }
 
     #[test]
-    fn one_at_a_time_looks_and_not_always() {
+    fn one_caller_at_a_time_checks_the_lag() {
         let (start, mut state) = (Instant::now(), ReplicaState::default());
         assert!(state.must_look(start));
         assert!(!state.must_look(start));

@@ -20,7 +20,7 @@ use crate::unit_of_work::Writers;
 use punctual_core::ports::{ReadyQueue, StoreError};
 use std::sync::Arc;
 
-/// A store that several nodes share. Dropping it completes what was sent.
+/// A store that several nodes share. Dropping it completes all calls that were sent.
 pub struct PostgresStore {
     writers: Writers,
     readers: Readers,

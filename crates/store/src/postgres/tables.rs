@@ -30,7 +30,7 @@ const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_s
 /// Serializes changes of queue settings, because nothing else locks them.
 const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
 
-/// What all connections of a process share: the location of the database, and what never changes in it.
+/// Shared by all connections of a process: the location of the database, and data that never changes.
 #[derive(Clone)]
 pub(crate) struct SharedDatabase {
     pub target: Target,

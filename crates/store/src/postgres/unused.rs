@@ -1,4 +1,4 @@
-//! Deletes what nothing uses: see [`crate::server::unused`].
+//! Deletes unused rows: see [`crate::server::unused`].
 
 use super::wire::Wire;
 use crate::cells::get;

@@ -16,7 +16,7 @@ impl Reads<'_> {
         Ok(query.page(readable(fetched.iter().map(read_audit))?, fetched.len()))
     }
 
-    /// `None` if somebody has removed a row of them, or made it unreadable.
+    /// `None` if one of the rows was removed or is malformed.
     pub async fn audit_ends(&mut self) -> Result<Option<ChainEnds>, Fault> {
         let fetched = self.rows(Query::of(ReadKind::AuditEnds, [])).await?;
         Ok(ends(&readable(fetched.iter().map(read_end))?))

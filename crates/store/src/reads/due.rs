@@ -11,8 +11,7 @@ use punctual_core::ports::Due;
 use punctual_core::time::Timestamp;
 
 impl Reads<'_> {
-    /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
-    /// segment.
+    /// Due times in these segments up to `until`, earliest first, at most `count` of each kind and segment.
     pub async fn due(
         &mut self,
         segments: SegmentSet,

@@ -11,7 +11,7 @@ use crate::codes::read_owner;
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{PageRoom, bytes_of};
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::row_list::{self, row};
 use crate::rows::LiveRow;
 use punctual_core::defects::{Defect, planted};
@@ -23,7 +23,7 @@ use punctual_core::ports::{
 };
 use std::collections::BTreeMap;
 
-/// What is known about deleted rows of history.
+/// The extent of deleted rows of history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HistoryBounds {
     pub given: u64,
@@ -38,8 +38,8 @@ impl HistoryBounds {
         })
     }
 
-    /// The last position of a deleted row. A deleted row had existed for long, and so had everything before
-    /// it.
+    /// The last position of a deleted row. Rows are deleted long after they were written, so everything before it has
+    /// settled.
     pub fn deleted(self) -> u64 {
         self.given.max(self.retained)
     }
@@ -77,9 +77,9 @@ impl Reads<'_> {
                 }
                 // A job without a row is gone. A job that is only marked as deleted is still reported.
                 let lane: Option<i64> = get(row, FINISHED_COLUMNS + 1)?;
-                let told =
+                let event =
                     lane.map(|lane| Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?)));
-                if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
+                if let Some((queue, finished)) = skip_malformed(event.transpose())?.flatten() {
                     if !room.take(bytes_of(&finished)) {
                         page.more = true;
                         return Ok(());
@@ -131,8 +131,8 @@ impl Reads<'_> {
                 return Ok(page);
             }
             let lane: Option<i64> = get(row, 7)?;
-            let told = lane.map(|lane| read_times(row, lanes.lane(lane)?));
-            page.items.extend(pass_over(told.transpose())?.flatten());
+            let event = lane.map(|lane| read_times(row, lanes.lane(lane)?));
+            page.items.extend(skip_malformed(event.transpose())?.flatten());
             page.looked_to = place;
         }
         page.more = rows.len() == wanted;

@@ -9,7 +9,7 @@ use crate::codecs::{
 use crate::fault::Fault;
 use crate::layout::LiveColumns;
 use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::reads::rows::{read_noted, read_skipped};
 use crate::row_list::{self, row};
 use crate::server::loaded::read_checkpoint;
@@ -129,7 +129,7 @@ impl Reads<'_> {
             for row in fetched.iter() {
                 let lane = lanes.lane(get(row, LETTER_COLUMNS - 1)?);
                 let read = lane.and_then(|lane| Ok((read_dead_letter(row, 0, lane)?, owner_of_letter(row)?)));
-                let Some((letter, owner)) = pass_over(read)? else { continue };
+                let Some((letter, owner)) = skip_malformed(read)? else { continue };
                 let number = letter.number;
                 let (is_found, bytes) = if batches.has_errors_apart {
                     (get(row, LETTER_COLUMNS + 1)?, get(row, LETTER_COLUMNS)?)

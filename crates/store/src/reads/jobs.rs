@@ -9,7 +9,7 @@ use crate::codes::{Code, read_owner};
 use crate::counters::status;
 use crate::fault::Fault;
 use crate::lists::{Candidate, JobPostFilter, bytes_of_view, jobs_looked_at};
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::reads::rows::candidate;
 use crate::row_list::{self, row};
 use crate::rows::KeyKind;
@@ -102,7 +102,7 @@ impl Reads<'_> {
         let lanes = self.lanes(candidates.iter().map(|candidate| candidate.lane)).await?;
         let (mut meant, mut by_tags) = (Vec::new(), Vec::new());
         for candidate in candidates {
-            if let Some(lane) = pass_over(lanes.lane(candidate.lane))?
+            if let Some(lane) = skip_malformed(lanes.lane(candidate.lane))?
                 && candidate.matches(query, lane)
             {
                 meant.push((candidate, lane));

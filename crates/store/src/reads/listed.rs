@@ -10,7 +10,7 @@ use crate::cells::{get, read};
 use crate::codecs::{FINISHED_COLUMNS, counter, job_id, limit, read_finished, read_live, read_settings};
 use crate::fault::Fault;
 use crate::lists::{PageRoom, bytes_of_listed, executions_looked_at, is_execution_meant};
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::row_list::{self, row};
 use crate::rows::LiveRow;
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -22,7 +22,7 @@ use punctual_core::ports::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A row that was read: the cursor after it, and what to show if it matches.
+/// A row that was read: the cursor after it, and its item if it matches.
 struct ListedRow {
     walk: ExecutionWalk,
     shown: Option<ListedItem>,
@@ -114,7 +114,7 @@ impl Reads<'_> {
         Ok(if rows == looked_at_max { page.cut_off() } else { page.ended() })
     }
 
-    /// Shows nothing of jobs that belong to others than this owner.
+    /// Hides jobs of other owners.
     async fn leave_out_others(&mut self, looked_at: &mut [ListedRow], owner: &str) -> Result<(), Fault> {
         let shown = looked_at.iter().filter_map(|looked| looked.shown.as_ref());
         let jobs: BTreeSet<JobId> = shown.map(|shown| shown.job).collect();
@@ -166,7 +166,7 @@ impl Reads<'_> {
                 }
                 _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
             };
-            let Some(lane) = pass_over(lanes.lane(lane))?.cloned() else { continue };
+            let Some(lane) = skip_malformed(lanes.lane(lane))?.cloned() else { continue };
             let is_meant = is_in_state && is_execution_meant(query, &lane, None);
             let view = ExecutionView::Live { live, worker: None };
             looked_at.push(ListedRow { walk, shown: is_meant.then_some(ListedItem::live(job, lane, view)) });
@@ -186,7 +186,7 @@ impl Reads<'_> {
         let lanes = self.lanes_in(&rows, 5).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in rows.iter() {
-            let Some(place) = pass_over(read(row, 0, "history.place"))? else { continue };
+            let Some(place) = skip_malformed(read(row, 0, "history.place"))? else { continue };
             let read = || -> Result<Option<ListedItem>, Fault> {
                 let ended: Status = read(row, 2, "history.status")?;
                 // A job without a row is gone; a job marked as deleted is treated the same.
@@ -202,7 +202,7 @@ impl Reads<'_> {
                 let is_meant = is_execution_meant(query, &lane, get(row, 4)?);
                 Ok(is_meant.then_some(ListedItem { what, job: job_id(row, 3)?, lane, bytes: get(row, 7)? }))
             };
-            let shown = pass_over(read())?.flatten();
+            let shown = skip_malformed(read())?.flatten();
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             looked_at.push(ListedRow { walk, shown });
         }

@@ -27,7 +27,7 @@ pub(crate) use views::EndedAt;
 use crate::cells::{Cell, RowCells, get, read};
 use crate::counters::shown;
 use crate::fault::Fault;
-use crate::malformed::{pass_over, rows_passed_over};
+use crate::malformed::{rows_passed_over, skip_malformed};
 use crate::row_list::{List, row};
 use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
@@ -36,7 +36,7 @@ use punctual_core::limits;
 use punctual_core::ports::{HistorySpan, NotedClock, StoreFigures};
 use punctual_core::time::Timestamp;
 
-/// What a query reads. All dialects return the same columns, with the exceptions that are named here.
+/// The kind of a read. All dialects return the same columns, with the exceptions that are documented here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadKind {
     /// Bytes: of the database, free ones, and of log lines.
@@ -293,7 +293,7 @@ impl<'a> Reads<'a> {
 
     async fn stored_number(&mut self, mark: StoredNumber) -> Result<Option<Timestamp>, Fault> {
         let fetched = self.rows(Query::of(ReadKind::StoredNumber, row![mark.id()])).await?;
-        Ok(fetched.first().map(|row| pass_over(read(row, 0, "probe.at"))).transpose()?.flatten())
+        Ok(fetched.first().map(|row| skip_malformed(read(row, 0, "probe.at"))).transpose()?.flatten())
     }
 
     pub async fn history_span(&mut self) -> Result<HistorySpan, Fault> {

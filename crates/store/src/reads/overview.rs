@@ -7,7 +7,7 @@ use crate::codes::held_queues;
 use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::reads::rows::{read_job_counts, read_session};
 use crate::row_list::row;
 use crate::server::loaded::read_queue;
@@ -68,13 +68,13 @@ impl Reads<'_> {
         readable(fetched.iter().map(|row| {
             let counts = LaneCounts::read(1, |column| get(row, column))?;
             let oldest = read(row, 1 + LaneCounts::COLUMNS.len(), "live.available_at");
-            Ok(counts.depth(lanes.lane(get(row, 0)?)?.clone(), pass_over(oldest)?.flatten()))
+            Ok(counts.depth(lanes.lane(get(row, 0)?)?.clone(), skip_malformed(oldest)?.flatten()))
         }))
     }
 
     /// Jobs by status.
     pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
         let fetched = self.rows(Query::of(ReadKind::JobCounts, [])).await?;
-        Ok(pass_over(fetched.only("job_tally").and_then(read_job_counts))?.unwrap_or_default())
+        Ok(skip_malformed(fetched.only("job_tally").and_then(read_job_counts))?.unwrap_or_default())
     }
 }

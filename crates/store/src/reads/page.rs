@@ -3,7 +3,7 @@
 use super::{AnyRow, Query, Reads};
 use crate::fault::Fault;
 use crate::lists::PageRoom;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use punctual_core::ports::Page;
 
 /// A page to which rows are added in the order of its list.
@@ -73,7 +73,7 @@ impl Reads<'_> {
             let fetched = self.rows(query(after.clone(), at_once)).await?;
             let mut is_past_any = false;
             for row in fetched.iter() {
-                let Some(PageItem { item, bytes, cursor }) = pass_over(read(row))? else { continue };
+                let Some(PageItem { item, bytes, cursor }) = skip_malformed(read(row))? else { continue };
                 if !page.add(item, bytes, cursor.clone()) {
                     return Ok(page.cut_off());
                 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_goes_on_after_the_last_row_that_it_holds_or_passed() {
+    fn a_page_continues_after_the_last_row_that_it_holds_or_skipped() {
         let mut page = PageFilling::of(2);
         assert!(page.add('a', 1, 1) && page.pass(2) && page.add('c', 1, 3));
         assert!(!page.add('d', 1, 4) && !page.pass(5));

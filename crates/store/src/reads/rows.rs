@@ -6,7 +6,7 @@ use crate::codes::{read_condition, read_names};
 use crate::counters::{JobTally, StoredCounts};
 use crate::fault::Fault;
 use crate::lists::Candidate;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use punctual_core::ids::JobId;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::ports::{DueKind, JobCounts, SessionRow, WorkerAbout};
@@ -81,7 +81,7 @@ pub(crate) use candidate_columns;
 /// A job that cannot be read still advances the list.
 pub(crate) fn candidate(row: &(impl RowCells + ?Sized)) -> Result<Candidate, Fault> {
     let id = job_id(row, 0)?;
-    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
+    Ok(skip_malformed(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
 }
 
 pub(crate) fn read_candidate(row: &(impl RowCells + ?Sized)) -> Result<Candidate, Fault> {

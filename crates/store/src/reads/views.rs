@@ -6,7 +6,7 @@ use crate::codecs::{
     UnnamedJob, UnnamedSchedule, counter, job_id, limit, read_finished, read_job, read_live, read_schedule,
 };
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::row_list::{self, List, row};
 use crate::rows::LiveRow;
 use punctual_core::ids::JobId;
@@ -65,14 +65,14 @@ impl Reads<'_> {
         let lanes = self.lanes(numbers).await?;
         let mut views = BTreeMap::new();
         for job in jobs {
-            let Some(lane) = pass_over(lanes.lane(job.lane))? else { continue };
+            let Some(lane) = skip_malformed(lanes.lane(job.lane))? else { continue };
             let job = job.named(lane).job;
             if job.mark == StoredStatus::Deleted {
                 continue;
             }
             let schedule = match schedules.remove(&job.id) {
                 Some(schedule) => {
-                    let lane = pass_over(lanes.lane(schedule.lane))?;
+                    let lane = skip_malformed(lanes.lane(schedule.lane))?;
                     lane.map(|lane| schedule.named(lane).state)
                 }
                 None => None,

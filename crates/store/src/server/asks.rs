@@ -47,7 +47,7 @@ pub(crate) enum RowKind {
     Requests,
 }
 
-/// What to send for a kind of rows.
+/// The statements to send for a kind of rows.
 pub(crate) enum Ask<'a> {
     /// One statement with all of these keys.
     Listed(RowKind, List<'a>),

@@ -114,7 +114,7 @@ pub(crate) enum ChangeShape {
     Special,
 }
 
-/// What happens if a row with the same key exists.
+/// The handling of a row whose key exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conflict {
     Fail,
@@ -227,7 +227,7 @@ pub(crate) fn columns_to_set(columns: &[Column], key: usize) -> impl Iterator<It
     columns[key..].iter().filter(|column| column.name != "segment")
 }
 
-/// What is removed with jobs that retention has found to be over.
+/// The rows to remove with jobs that retention has found to be finished.
 pub(crate) const CHANGES_OF_RETIRED: [TableChange; 4] = [
     TableChange::DeleteKeys,
     TableChange::ForgetParents,
@@ -267,7 +267,7 @@ pub(crate) fn changes_of_counts<'a>(counts: &CounterChanges, shard: i64) -> Vec<
     changes
 }
 
-/// The changes that add what counters lack, in their first shard.
+/// The changes that correct counters, in their first shard.
 pub(crate) fn repairs<'a>(table: CounterTable, mismatches: &[MismatchRow]) -> Vec<Changed<'a>> {
     const SHARD: i64 = 0;
     let all = || mismatches.iter();

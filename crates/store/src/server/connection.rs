@@ -40,7 +40,7 @@ impl<'a> ServerCall<'a> {
     }
 }
 
-/// What is sent around statements.
+/// The transaction statements to send around other statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionFrame {
     /// Nothing: each statement is its own transaction, or one is open. On servers where a statement opens a

@@ -10,7 +10,7 @@ use crate::codes::{queue_row, read_limiter, read_limits, read_readmission};
 use crate::counters::{LimiterCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::{JOBS, JobColumns, LIVE, SCHEDULES};
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::rows::{EndedAttempt, JobKey, LiveRow, RequestRow, SessionPlace};
 use crate::unit_of_work::{
     LoadedLimiter, LoadedRows, LoadedSession, LoadedSkip, NamedLanes, RequestedClaims, name_in,
@@ -29,7 +29,7 @@ pub(crate) struct Gathering {
     /// Each row once, for whatever reason it was requested.
     live: BTreeMap<OccurrenceId, LiveRow>,
     /// The number of malformed rows for each requested claim.
-    passed_over: Vec<usize>,
+    skipped_rows: Vec<usize>,
 }
 
 /// The column with the number of a lane that must be known to read the row.
@@ -58,7 +58,7 @@ impl Gathering {
         Gathering {
             found: LoadedRows { claims: vec![vec![]; claims], ..LoadedRows::default() },
             live: BTreeMap::new(),
-            passed_over: vec![0; claims],
+            skipped_rows: vec![0; claims],
         }
     }
 
@@ -124,7 +124,7 @@ impl Gathering {
             if is_needed(part, row)? {
                 taken?;
             } else {
-                pass_over(taken)?;
+                skip_malformed(taken)?;
             }
         }
         Ok(())
@@ -133,17 +133,18 @@ impl Gathering {
     /// The number of rows to request, so that this claim gets enough although some rows are malformed;
     /// `None` if there are no more rows, or none is malformed.
     pub fn wider(&self, index: usize, wanted: &RequestedClaims) -> Option<RequestedClaims> {
-        let (read, passed_over) = (self.found.claims[index].len(), self.passed_over[index]);
-        let is_cut_off = read + passed_over >= wanted.count;
-        (is_cut_off && passed_over > 0).then(|| RequestedClaims { count: wanted.count * 2, ..wanted.clone() })
+        let (read, skipped_rows) = (self.found.claims[index].len(), self.skipped_rows[index]);
+        let is_cut_off = read + skipped_rows >= wanted.count;
+        (is_cut_off && skipped_rows > 0)
+            .then(|| RequestedClaims { count: wanted.count * 2, ..wanted.clone() })
     }
 
     fn take_claims(&mut self, index: usize, rows: &[impl RowCells], lanes: &NamedLanes) -> Result<(), Fault> {
         let mut places = Vec::with_capacity(rows.len());
-        self.passed_over[index] = 0;
+        self.skipped_rows[index] = 0;
         for row in rows {
-            let Some(row) = pass_over(read_live_of(row, lanes))? else {
-                self.passed_over[index] += 1;
+            let Some(row) = skip_malformed(read_live_of(row, lanes))? else {
+                self.skipped_rows[index] += 1;
                 continue;
             };
             places.push((row.live.rank, row.live.id));
@@ -288,7 +289,8 @@ pub(crate) fn read_limiter_row(row: &(impl RowCells + ?Sized)) -> Result<Option<
     let Some(id) = read_limiter(Some(get(row, 0)?), "limiter_tallies.limiter")? else { return Ok(None) };
     let counts = LimiterCounts::read(1, |column| get(row, column))?;
     // Without the last start the rate is exceeded once at most, and the next start repairs the row.
-    let last_at = pass_over(read(row, 1 + LimiterCounts::COLUMNS.len(), "limiter_paces.last_at"))?.flatten();
+    let last_at =
+        skip_malformed(read(row, 1 + LimiterCounts::COLUMNS.len(), "limiter_paces.last_at"))?.flatten();
     Ok(Some(LoadedLimiter { id, counts, last_at }))
 }
 

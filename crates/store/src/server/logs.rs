@@ -39,7 +39,7 @@ pub(crate) trait LogTables: PartitionedTables {
     /// Inserts lines and commits.
     async fn insert_lines(&mut self, shared: &Self::Shared, lines: &[(i64, LogLine)]) -> Result<(), Fault>;
 
-    /// What to discard after a conflict.
+    /// Discards the cached partitions after a conflict.
     fn forget_partitions(shared: &Self::Shared);
 
     /// The size of all lines, and the partitions that can be dropped with their ends and sizes, oldest

@@ -11,7 +11,7 @@ use crate::cells::{ColumnKind, get, read};
 use crate::codecs::{job_id, limit};
 use crate::counters::{self, CounterChanges};
 use crate::fault::Fault;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::row_list::{self, List};
 use crate::stored_numbers::StoredNumber;
 use async_trait::async_trait;
@@ -160,7 +160,7 @@ impl<C: MaintenanceStatements> Maintenance<C> {
                     read::<Timestamp>(row, 1, "jobs.updated_at")?,
                 ))
             };
-            let Some((mark, changed_at)) = pass_over(read())? else { continue };
+            let Some((mark, changed_at)) = skip_malformed(read())? else { continue };
             if mark != StoredStatus::Deleted && changed_at < step.finished_before {
                 old.push(job_id(row, 0)?);
             }

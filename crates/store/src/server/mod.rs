@@ -1,5 +1,5 @@
-//! What the stores on database servers have in common: everything but connections and SQL. It must not know
-//! a driver; `postgres/` and `mysql/` are its dialects.
+//! Shared by the stores on database servers: everything but connections and SQL. It must not know a driver;
+//! `postgres/` and `mysql/` are its dialects.
 
 pub(crate) mod asks;
 pub(crate) mod changes;

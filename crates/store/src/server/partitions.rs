@@ -19,7 +19,7 @@ impl PartitionedTable {
 /// A connection to a database with partitions.
 #[async_trait]
 pub(crate) trait PartitionedTables: ServerConnection {
-    /// What all connections of a process share.
+    /// Shared by all connections of a process.
     type Shared: Send + Sync;
     type Partition: Send + Sync;
     /// Held while partitions are dropped.

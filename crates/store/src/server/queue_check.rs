@@ -6,7 +6,7 @@ use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
 use punctual_core::ports::QueueRow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one transaction has read.
+/// The settings that one transaction has read.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCheck {
     /// The settings of queues as this transaction read them.
@@ -37,7 +37,7 @@ impl QueueCheck {
         let mut named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
         match &self.read {
             Some(read) if named.any(|queue| read.get(queue) != now.get(queue)) => {
-                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
+                Err(Fault::Conflict("another transaction changed the settings of a queue".to_owned()))
             }
             _ => Ok(()),
         }

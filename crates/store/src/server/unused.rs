@@ -1,6 +1,5 @@
-//! Deletes what nothing uses: lanes without jobs, counters of lanes that sum to zero, and workers that
-//! neither a session nor history refers to. Each step checks a bounded number, starting where the last one
-//! ended. See decision 0026.
+//! Deletes unused rows: lanes without jobs, counters of lanes that sum to zero, and workers that neither a session
+//! nor history refers to. Each step checks a bounded number, starting where the last one ended. See decision 0026.
 
 use super::connection::{Argument, ServerCall, ServerConnection, TransactionFrame, value};
 use crate::cells::get;

@@ -13,7 +13,7 @@ use super::rows::{all, one};
 use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::each_lane_count;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::ports::Lane;
 use rusqlite::Connection;
@@ -95,7 +95,7 @@ impl ActiveLanes {
         id: i64,
         counts: LaneCounts,
     ) -> Result<(), Fault> {
-        if let Some(lane) = pass_over(names.lane(conn, id))? {
+        if let Some(lane) = skip_malformed(names.lane(conn, id))? {
             self.insert(id, lane, counts);
         }
         Ok(())

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the checks have found so far.
+/// The findings of the checks so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     problems: Mutex<Vec<String>>,
@@ -30,7 +30,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Empty when nothing is wrong.
+    /// Empty if there are no problems.
     pub fn problems(&self) -> Vec<String> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -116,7 +116,7 @@ pub(crate) fn check_once(files: &[OpenFile], pace: CheckLoad) -> Vec<String> {
     let findings = Arc::new(Findings::default());
     let mut checker =
         Checker { stopped, stopping: Arc::default(), findings: findings.clone(), found: vec![], pace };
-    assert!(checker.check(files).is_ok(), "nobody stops it");
+    assert!(checker.check(files).is_ok(), "the check is not stopped");
     findings.problems()
 }
 
@@ -146,7 +146,7 @@ struct Checker {
     stopped: Receiver<()>,
     stopping: Arc<AtomicBool>,
     findings: Arc<Findings>,
-    /// What this check has found.
+    /// The findings of this check.
     found: Vec<String>,
     pace: CheckLoad,
 }
@@ -243,7 +243,7 @@ impl Checker {
                 }
             }
             drop(snapshot);
-            // The cache holds what was read before; the next step must read the disk.
+            // The cache holds pages that were read before; the next step must read the disk.
             conn.release_memory().map_err(Fault::from)?;
             self.rest(started)?;
             if last.is_none() {

@@ -37,7 +37,7 @@ impl Checkpointer {
             while woken.recv().is_ok() {
                 let started = Instant::now();
                 if let Err(error) = checkpoint(&conn) {
-                    tracing::warn!(%error, "the write-ahead log could not be moved into the database");
+                    tracing::warn!(%error, "a checkpoint of the write-ahead log failed");
                 }
                 figures.checkpoint_time.observe_duration(started.elapsed());
             }
@@ -72,7 +72,7 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Copies what is committed by now; waits for no reader or writer.
+/// Copies everything committed so far; waits for no reader or writer.
 fn checkpoint(conn: &Connection) -> Result<(), Fault> {
     Ok(conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }

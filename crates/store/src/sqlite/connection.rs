@@ -1,4 +1,4 @@
-//! How connections are opened and set: the one place that knows the pragmas.
+//! Opens and configures connections. Only this module knows the pragmas.
 
 use crate::fault::Fault;
 use rusqlite::config::DbConfig;
@@ -9,31 +9,31 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Statements that one connection keeps prepared; more than there are, so that none is ever prepared twice.
+/// Prepared statements that one connection caches. More than there are, so that none is prepared twice.
 const STATEMENTS_MAX: usize = 128;
-/// Pages in the write-ahead log after which the writer itself moves what is left of them into the database.
+/// Pages in the write-ahead log after which the writer itself runs a checkpoint.
 pub(crate) const WRITER_CHECKPOINT_PAGES: i64 = 16_000;
-/// Bytes to which the write-ahead log is cut back after it had to grow beyond its usual size.
+/// Size in bytes to which the write-ahead log is truncated after it has grown beyond its usual size.
 const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
-/// Page cache of the connection that writes what happens to jobs: it must hold the ends of every table and index that
-/// grow, and the claim index of a large backlog.
+/// Page cache of the writer's connection. It must hold the growing ends of every table and index, and the claim index
+/// of a large backlog.
 const WRITER_CACHE_KIB: u32 = 12 * 1024;
-/// Page cache of any other connection. What it lacks is found in the page cache of the operating system, and there
-/// only once for all of them.
+/// Page cache of any other connection. Other pages come from the operating system's page cache, which all connections
+/// share.
 const SIDE_CACHE_KIB: u32 = 4 * 1024;
-/// Page cache of a connection that reads all of a file once and compares tables with their indexes.
+/// Page cache of a connection that reads a whole file once and compares tables with their indexes.
 const WHOLE_CACHE_KIB: u32 = 64 * 1024;
 /// Page cache of the check at the start, which reads every page once.
 pub(crate) const CHECK_CACHE_KIB: u32 = 256;
-/// How long to wait for a lock that SQLite itself takes for a moment, as during recovery or a checkpoint.
+/// How long to wait for a lock that SQLite itself takes briefly, as during recovery or a checkpoint.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What a commit that was answered survives.
+/// The failures that an acknowledged commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// The loss of power: every commit is synced.
+    /// A power loss: every commit is synced.
     PowerLoss,
-    /// The death of the process; after a loss of power the last lines may be missing, but nothing is damaged.
+    /// A crash of the process. After a power loss the last lines may be missing, but nothing is damaged.
     ProcessDeath,
 }
 
@@ -68,26 +68,26 @@ pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Co
     Ok(conn)
 }
 
-/// Makes sure that the file is there and, if it is new, that only its owner can read it; SQLite gives the files
-/// beside it the same permissions.
+/// Makes sure that the file exists and, if it is new, that only its owner can read it. SQLite gives its other files
+/// the same permissions.
 pub(crate) fn create_private(path: &Path) -> Result<(), Fault> {
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     opened.map(drop).map_err(Fault::File)
 }
 
-/// A connection beside the writer's that only moves the write-ahead log.
+/// A second connection that only runs checkpoints.
 pub(crate) fn open_for_checkpoints(path: &Path) -> Result<Connection, Fault> {
     let conn = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    // It must not wait in line for the writer's own checkpoint: the next one will do.
+    // It must not wait for the writer's own checkpoint: the next attempt is soon enough.
     conn.busy_timeout(Duration::ZERO)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     Ok(conn)
 }
 
-/// A connection beside the writer's, for reading only.
+/// A read-only connection next to the writer's.
 pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
     let conn = Connection::open_with_flags(
         path,
@@ -97,18 +97,18 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
     Ok(conn)
 }
 
-/// A connection to a file that no process writes to, which the caller has made sure of with a [`super::lock::DirectoryLock`].
-/// It takes no locks, creates no files and changes none, so that it works in a directory that cannot be written. What is
-/// in the write-ahead log is read as if it were in the file.
+/// A connection to a file that no process writes to, which the caller has ensured with a
+/// [`super::lock::DirectoryLock`]. It takes no locks and neither creates nor changes files, so it works in a
+/// read-only directory. It reads the contents of the write-ahead log as part of the file.
 pub(crate) fn open_unchanged(path: &Path) -> Result<Connection, Fault> {
     let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|metadata| metadata.len() > 0);
-    // The file system without locks is the only one in which SQLite reads a log without creating or locking files; its
-    // index of the log is then in memory.
+    // The VFS without locks is the only one in which SQLite reads a log without creating or locking files. Its index
+    // of the log is then in memory.
     let how = if has_log { "vfs=unix-none" } else { "immutable=1" };
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(format!("file:{}?{how}", escaped(path)), flags)?;
-    // Closing the last connection would otherwise move the log into the file and delete it.
+    // Otherwise closing the last connection would run a checkpoint and delete the log.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     if has_log {
         conn.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
@@ -117,7 +117,7 @@ pub(crate) fn open_unchanged(path: &Path) -> Result<Connection, Fault> {
     Ok(conn)
 }
 
-/// A file of SQLite's own beside a database.
+/// The path of one of SQLite's own files next to a database.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -138,7 +138,7 @@ pub(crate) fn set_cache(conn: &Connection, kib: u32) -> Result<(), Fault> {
     Ok(conn.pragma_update(None, "cache_size", -i64::from(kib))?)
 }
 
-/// What every connection has in common.
+/// Settings of every connection.
 pub(crate) fn prepare_for_use(conn: &Connection, cache_kib: u32) -> Result<(), Fault> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Without it SQLite plans every statement again whenever a LIMIT is bound.

@@ -38,7 +38,7 @@ pub struct SqliteCore {
     is_sound: bool,
 }
 
-/// What the core remembers between transactions. Losing it costs a few reads and a moment of fairness.
+/// The core's state between transactions. Losing it costs a few reads and a moment of fairness.
 #[derive(Debug, Default)]
 pub(crate) struct CoreMemory {
     pub lanes: LaneNumbers,

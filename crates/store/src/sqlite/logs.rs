@@ -68,7 +68,7 @@ impl LogCore {
         LogCore { bytes_max, ..self }
     }
 
-    /// What was removed to keep within the limit.
+    /// The lines that were removed to keep within the limit.
     pub(crate) fn removed(&self) -> RemovedLines {
         self.removed
     }

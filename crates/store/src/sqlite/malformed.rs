@@ -15,18 +15,18 @@ pub(super) const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, re
 
 /// One sentence for each problem in the rows of the main database.
 pub(crate) fn malformed_rows(conn: &Connection) -> Result<Vec<String>, Fault> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for table in TABLES.iter().filter(|table| table.name != "lines") {
-        told.extend(of_table(conn, table)?);
+        found.extend(of_table(conn, table)?);
     }
     for reference in REFERENCES {
         let Some(layout) = reference.layout() else { continue };
         let sql = reference.sql(&columns(layout, layout.key), '"');
         let keys = all(&mut conn.prepare(&sql)?, [], |row| cells_of(row, layout.key))?;
-        told.extend(keys.iter().map(|key| reference.problem(layout, key)));
+        found.extend(keys.iter().map(|key| reference.problem(layout, key)));
     }
-    told.truncate(NAMED_MAX);
-    Ok(told)
+    found.truncate(NAMED_MAX);
+    Ok(found)
 }
 
 /// The first rows of a table as cells.
@@ -44,7 +44,7 @@ pub(crate) fn rows_of(conn: &Connection, table: &Layout) -> Result<Vec<Cells>, F
 fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
     let key = columns(table, table.key);
     let (count, from) = (table.columns.len(), read_from(table));
-    let (mut told, mut after): (Vec<String>, Option<Cells>) = (Vec::new(), None);
+    let (mut found, mut after): (Vec<String>, Option<Cells>) = (Vec::new(), None);
     loop {
         let behind = after.as_ref().map(|_| format!("WHERE ({key}) > ({})", marks(table.key)));
         let behind = behind.unwrap_or_default();
@@ -52,12 +52,12 @@ fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
             format!("SELECT {} FROM {from} {behind} ORDER BY {key} LIMIT {PAGE_ROWS}", columns(table, count));
         let mut select = conn.prepare_cached(&sql)?;
         let rows = all(&mut select, params_from_iter(after.iter().flatten()), |row| cells_of(row, count))?;
-        told.extend(problems(table, &rows));
+        found.extend(problems(table, &rows));
         match rows.last() {
-            Some(last) if rows.len() == PAGE_ROWS && told.len() < NAMED_MAX => {
+            Some(last) if rows.len() == PAGE_ROWS && found.len() < NAMED_MAX => {
                 after = Some(last[..table.key].to_vec());
             }
-            _ => return Ok(told),
+            _ => return Ok(found),
         }
     }
 }

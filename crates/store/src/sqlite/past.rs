@@ -1,4 +1,4 @@
-//! A past for benchmarks, written into the files of a store that is not open.
+//! Writes a history for benchmarks into the files of a store that is not open.
 
 use super::core::{CoreMemory, SqliteCore};
 use super::names::{LaneNumbers, last_history_number};
@@ -56,7 +56,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_store_with_a_past_is_whole() {
+    fn a_store_with_a_history_is_consistent() {
         let dir = tempfile::tempdir().unwrap();
         let until = Timestamp::from_micros(1_763_195_400_000_000);
         let past =

@@ -1,8 +1,9 @@
-//! Reads every row of a table and finds it again through every index, in steps that can be continued: what
-//! `PRAGMA integrity_check` does in one go, for tables that are too large for that while a server works.
+//! Reads every row of a table and looks it up through every index, in steps that can be continued. This is what
+//! `PRAGMA integrity_check` does in one go, for tables that are too large for that while a server runs.
 //!
-//! A step finds pages that cannot be read, rows out of order, rows that an index or a search by key does not find, and
-//! documents that are not JSON. SQLite keeps no checksums: other text that was changed on disk is not noticed.
+//! A step finds pages that cannot be read, rows out of order, rows that an index or a search by key does not find,
+//! and documents that are not JSON. SQLite stores no checksums, so other text that was changed on disk is not
+//! detected.
 
 use super::rows::{all, limit};
 use crate::fault::Fault;
@@ -11,7 +12,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::cmp::Ordering;
 
-/// Columns that hold JSON, which may fill pages of their own.
+/// Columns that hold JSON, which may fill overflow pages.
 const JSON_COLUMNS: &[(&str, &str)] = &[
     ("jobs", "settings"),
     ("jobs", "payload"),
@@ -21,17 +22,17 @@ const JSON_COLUMNS: &[(&str, &str)] = &[
     ("queues", "limits"),
 ];
 
-/// The place of a row in its table. Text is kept as bytes, because damaged text may not be UTF-8.
+/// The position of a row in its table. Text is kept as bytes, because damaged text may not be UTF-8.
 pub(crate) type ScanKey = Vec<Value>;
 
-/// What a step has found.
+/// The findings of a step.
 #[derive(Debug)]
 pub(crate) struct ScanStep {
-    /// The last row that was read; none when there are no more.
+    /// The last row that was read; `None` at the end of the table.
     pub last: Option<ScanKey>,
-    /// Damage of the file: no row near it may be found.
+    /// Damage of the file, which may hide rows near it.
     pub problems: Vec<String>,
-    /// Values that no reader understands. They affect only what their rows describe (decision 0027).
+    /// Values that no reader accepts. They affect only the objects that their rows describe (decision 0027).
     pub malformed: Vec<String>,
 }
 
@@ -41,18 +42,18 @@ pub(crate) struct TableScan {
     table: String,
     /// The columns by which rows are ordered in the table itself.
     key: Vec<String>,
-    /// Which of them hold text.
+    /// Whether each key column holds text.
     key_is_text: Vec<bool>,
     columns: Vec<String>,
-    /// Places of columns that hold JSON.
+    /// Indexes of the columns that hold JSON.
     json: Vec<usize>,
-    /// A query for rows between two keys that are not found by a search, each with what is searched.
+    /// What is searched, and a query for rows between two keys that the search does not find.
     searches: Vec<(String, String)>,
-    /// Queries for the first and the last entry of every index, which may be empty while the table is not.
+    /// Queries for the first and the last entry of every index: an index may be empty although its table is not.
     ends: Vec<String>,
 }
 
-/// The tables of a database, SQLite's own included.
+/// The tables of a database, including SQLite's own.
 pub(crate) fn tables(conn: &Connection) -> Result<Vec<String>, Fault> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
     all(&mut conn.prepare(sql)?, [], |row| Ok(row.get(0)?))
@@ -93,7 +94,7 @@ impl TableScan {
             let sql = "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?1";
             let created: Option<String> =
                 conn.query_row(sql, [&index], |row| row.get(0)).optional()?.flatten();
-            // Part of an index: it holds only the rows for which this is true.
+            // The condition of a partial index, which holds only the rows that satisfy it.
             let part = created.as_deref().and_then(|sql| sql.split_once(" WHERE ")).map(|(_, part)| part);
             let how = format!("INDEXED BY {}", quoted(&index));
             for order in ["ASC", "DESC"] {
@@ -112,12 +113,12 @@ impl TableScan {
         Ok(scan)
     }
 
-    /// Whether rows have numbers, between which places can be chosen.
+    /// Whether rows have numbers, so that positions between them can be chosen.
     pub fn is_numbered(&self) -> bool {
         self.key == ["rowid"]
     }
 
-    /// Counts rows from one key up to another that a search in this way does not find.
+    /// Counts rows from one key up to another that this search does not find.
     fn search(&self, how: &str, columns: &[String], part: Option<&str>) -> String {
         let table = quoted(&self.table);
         let named = |place: usize| format!("\"key {place}\"");
@@ -186,7 +187,7 @@ impl TableScan {
             let key = self.key_of(row)?;
             let before = step.last.as_ref().or(after);
             if before.is_some_and(|before| compare(before, &key) != Ordering::Less) {
-                // Who went on from here might never come to an end.
+                // A caller that continued from here might never reach the end.
                 step.problems.push(format!("table {}: rows are out of order", self.table));
                 step.last = None;
                 return Ok(step);
@@ -214,7 +215,7 @@ impl TableScan {
         (0..self.key.len()).map(value).collect()
     }
 
-    /// What is wrong with the values of a row, of which every byte is read.
+    /// Reads every byte of a row's values. Returns the problems.
     fn unreadable(&self, row: &Row<'_>) -> Result<Vec<String>, Fault> {
         let mut problems = Vec::new();
         let mut found = |column: &str, what: &str| {
@@ -240,7 +241,7 @@ impl TableScan {
         Ok(problems)
     }
 
-    /// What searches do not find of the rows that were just read.
+    /// The rows that were just read and that searches do not find.
     fn not_found(&self, conn: &Connection, first: &ScanKey, last: &ScanKey) -> Result<Vec<String>, Fault> {
         let mut problems = Vec::new();
         for (what, sql) in &self.searches {
@@ -254,7 +255,7 @@ impl TableScan {
         Ok(problems)
     }
 
-    /// The key of the row that this many rows follow, counted from the end; none if there are fewer.
+    /// The key of the row that is followed by this many rows at the end; `None` if there are fewer.
     pub fn key_before_last(&self, conn: &Connection, rows: usize) -> Result<Option<ScanKey>, Fault> {
         let sql = format!(
             "SELECT {} FROM {} NOT INDEXED ORDER BY {} LIMIT 1 OFFSET {}",
@@ -266,7 +267,7 @@ impl TableScan {
         Ok(conn.prepare(&sql)?.query_row([], |row| self.key_of(row)).optional()?)
     }
 
-    /// The lowest and highest number of a row; none if there is none.
+    /// The lowest and highest number of a row; `None` if the table is empty.
     pub fn numbers(&self, conn: &Connection) -> Result<Option<(i64, i64)>, Fault> {
         let end = |order: &str| -> Result<Option<i64>, Fault> {
             let sql = format!(
@@ -279,7 +280,7 @@ impl TableScan {
     }
 }
 
-/// What a scan of a whole database has found, see [`ScanStep`].
+/// The findings of a scan of a whole database, see [`ScanStep`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScanReport {
     pub problems: Vec<String>,
@@ -292,7 +293,7 @@ impl ScanReport {
     }
 }
 
-/// Scans all tables at once, for a caller that has the time.
+/// Scans all tables at once, for a caller that can wait.
 pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<ScanReport, Fault> {
     let mut report = ScanReport::default();
     for table in tables(conn)? {
@@ -311,7 +312,7 @@ pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<ScanReport,
     Ok(report)
 }
 
-/// A key in the order of SQLite: numbers, then text, then bytes.
+/// Compares keys in SQLite's order: numbers, then text, then bytes.
 fn compare(a: &ScanKey, b: &ScanKey) -> Ordering {
     let class = |value: &Value| match value {
         Value::Null => 0,

@@ -1,4 +1,4 @@
-//! Verbs that every database runs in the same way ([`Statements`]), in the transaction of the writer.
+//! Runs verbs that are the same in every database ([`Statements`]), in the transaction of the writer.
 
 use super::rows::SqliteRow;
 use crate::cells::Cell;

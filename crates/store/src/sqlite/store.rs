@@ -1,5 +1,5 @@
-//! The threaded shell: [`SqliteCore`] and [`LogCore`] on one thread each, connections for reading on others,
-//! all behind the `Store` port. It owns threads and files and must not know any rule or table.
+//! The threaded shell: [`SqliteCore`] and [`LogCore`] on one thread each and connections for reads on others, all
+//! behind the `Store` port. It owns threads and files and must not know any rule or table.
 
 use super::background::{BackgroundCheck, Findings};
 use super::checkpoint::Checkpointer;
@@ -33,17 +33,17 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// Rows, about, that one transaction may touch. What does not fit waits for the next one, so that no caller
-/// waits for a commit of unbounded size.
+/// Approximate maximum of rows in one transaction. Further calls wait for the next one, so that no caller waits for a
+/// commit of unbounded size.
 const TRANSACTION_ROWS_MAX: usize = 10_000;
-/// Log lines of one transaction.
+/// Maximum log lines of one transaction.
 const TRANSACTION_LINES_MAX: usize = 10_000;
 
-/// The store of a single node. Dropping it finishes what was sent, moves the write-ahead log into the database
-/// and releases the directory.
+/// The store of a single node. Dropping it completes all calls that were sent, checkpoints the write-ahead log and
+/// releases the directory.
 pub struct SqliteStore {
-    // In this order: the writers close last of the connections, so that theirs is the one that checkpoints, and the lock
-    // is released after all of them.
+    // Fields are dropped in this order. The writers' connections close last, so that they run the final checkpoint;
+    // then the lock is released.
     _check: Option<BackgroundCheck>,
     findings: Arc<Findings>,
     readers: Pool<ReaderThread>,
@@ -66,7 +66,7 @@ enum LogRequest {
     Forget { jobs: Vec<JobId>, answer: oneshot::Sender<Result<(), StoreError>> },
 }
 
-/// What a reading thread owns.
+/// The state of a reading thread.
 pub(super) struct ReaderThread {
     pub main: Connection,
     pub logs: Connection,
@@ -122,7 +122,7 @@ impl SqliteStore {
         })
     }
 
-    /// Finishes what was sent and closes the files; the same as dropping it.
+    /// Completes all calls that were sent and closes the files; the same as dropping it.
     pub fn close(self) {}
 
     /// The version of the main database's tables.
@@ -135,8 +135,8 @@ impl SqliteStore {
         &self.dir
     }
 
-    /// Everything that is wrong with the files or between their tables; empty when all is well. Reads all of
-    /// them, beside whatever else is going on.
+    /// All problems of the files and between their tables; empty if there are none. Reads all files while other work
+    /// continues.
     pub async fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
         let check = |reader: &mut ReaderThread| {
             let mut problems = integrity::problems(&reader.main)?;
@@ -146,15 +146,15 @@ impl SqliteStore {
         self.readers.run(check).await
     }
 
-    /// Makes counts those of their rows again; what was changed.
+    /// Corrects counters that differ from their rows. Returns the changes.
     pub async fn repair_counters(&self) -> Result<Vec<CounterMismatch>, StoreError> {
         match self.call(SqliteCall::Upkeep(Upkeep::RepairCounters)).await? {
             SqliteReply::Upkeep(UpkeepReply::CountersRepaired(repaired)) => Ok(repaired),
-            other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
+            other => Err(StoreError::Broken(format!("maintenance answered with {other:?}"))),
         }
     }
 
-    /// Has one call carried out; it shares its transaction with whatever else is waiting.
+    /// Sends one call to the writer. It shares a transaction with the other waiting calls.
     pub async fn call(&self, call: SqliteCall) -> Result<SqliteReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.writer.send(CallRequest { call, answer }).await?;
@@ -205,7 +205,8 @@ impl ReaderThread {
     }
 }
 
-/// What the writing thread owns. In this order: the last connection to close moves the rest of the log.
+/// The state of the writing thread. Fields are dropped in this order: the last connection to close runs the final
+/// checkpoint.
 struct WriterSide {
     checkpointer: Checkpointer,
     core: SqliteCore,
@@ -215,7 +216,7 @@ struct WriterSide {
 }
 
 impl WriterSide {
-    /// Carries out all calls, whatever happens: a panic is an answer like any other.
+    /// Applies all calls. A panic becomes an error reply.
     fn apply(&mut self, calls: &[SqliteCall]) -> Vec<Result<SqliteReply, StoreError>> {
         let count = calls.len();
         if let Err(gone) = self.files.iter().try_for_each(OpenFile::is_still_there) {
@@ -240,13 +241,13 @@ fn spawn_writer(mut side: WriterSide) -> std::io::Result<BatchThread<CallRequest
         let (calls, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.call, request.answer)).unzip();
         for (answer, reply) in answers.into_iter().zip(side.apply(&calls)) {
-            // Nobody listens any more when the caller was cancelled.
+            // The receiver is gone if the caller was cancelled.
             let _ = answer.send(reply);
         }
     })
 }
 
-/// Whose write it was that panicked is not known when there were several: all may try again.
+/// If several writes shared the transaction, it is not known which of them panicked: all callers may retry.
 fn answers_after_panic(
     panic: &(dyn std::any::Any + Send),
     count: usize,
@@ -276,7 +277,7 @@ fn spawn_log_writer(mut logs: LogCore, figures: Arc<Figures>) -> std::io::Result
     })
 }
 
-/// Appends all lines in one transaction, then does the rest.
+/// Appends all lines in one transaction, then handles the other requests.
 fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
     let mut lines = Vec::new();
     let mut answers = Vec::new();
@@ -309,7 +310,7 @@ macro_rules! kept {
     ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
         match $store.call(SqliteCall::Upkeep($upkeep)).await? {
             SqliteReply::Upkeep($reply) => Ok($value),
-            other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
+            other => Err(StoreError::Broken(format!("maintenance answered with {other:?}"))),
         }
     };
 }
@@ -412,7 +413,7 @@ serve_reads! { SqliteStore {
             kept!(self, Upkeep::Purge { before, limit }, UpkeepReply::Purged(purged) => purged);
         let Purged { jobs, more } = purged?;
         if !jobs.is_empty() {
-            // If this does not come to pass, the lines go when they are old.
+            // If this fails, the lines are deleted by age.
             let (answer, answered) = oneshot::channel();
             self.log_writer.send(LogRequest::Forget { jobs, answer }).await?;
             answered.await.map_err(|_| gone())??;

@@ -1,6 +1,5 @@
-//! The threads of the store: one that takes everything waiting in its channel at once, and a pool that
-//! takes one request at a time. A request must not kill them: a panic becomes the reply and does not affect
-//! the next caller.
+//! The threads of the store: one that takes all waiting requests of its channel at once, and a pool that takes one
+//! request at a time. A request must not kill them: a panic becomes the reply and does not affect the next caller.
 
 use crate::failures::{self, FailureKind};
 use punctual_core::ports::StoreError;
@@ -14,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 /// Requests that wait for a thread; further callers wait until there is room.
 const WAITING_MAX: usize = 4_096;
 
-/// A thread that handles all waiting requests together. When this value is dropped, it completes what was
-/// sent before and ends.
+/// A thread that handles all waiting requests together. When this value is dropped, the thread completes all requests
+/// that were sent before and ends.
 #[derive(Debug)]
 pub(crate) struct BatchThread<T> {
     sender: Option<mpsc::Sender<T>>,

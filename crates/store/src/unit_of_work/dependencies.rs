@@ -94,7 +94,7 @@ impl Dependencies {
     }
 
     /// How many loaded children of a parent have been resolved since.
-    pub fn told(&self, parent: JobId) -> usize {
+    pub fn resolved_since(&self, parent: JobId) -> usize {
         let before = self.by_parent.range_before(all_of(parent));
         before.filter(|(tie, ())| self.by_parent.present(tie).is_none()).count()
     }

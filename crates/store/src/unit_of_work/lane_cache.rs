@@ -58,7 +58,7 @@ enum LaneExtent {
     },
 }
 
-/// What to read to know which lanes claims query.
+/// The read that is needed to know which lanes claims query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LanesToRead {
     /// Lanes above this number, one more than [`LANES_ASKED_MAX`].
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lanes_are_all_asked_and_only_new_ones_are_read() {
+    fn few_lanes_are_all_queried_and_only_new_ones_are_read() {
         let (known, now) = (LaneCache::default(), Instant::now());
         assert_eq!(known.to_read(now), LanesToRead::Above(0));
         known.read_above(0, lanes(1..4), now).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_lanes_those_with_work_are_asked_and_looks_that_take_long_are_rare() {
+    fn of_many_lanes_those_with_work_are_queried_and_long_searches_are_rare() {
         let (known, now) = (LaneCache::default(), Instant::now());
         assert_eq!(known.read_above(0, lanes(1..LANES_ASKED_MAX as i64 + 2), now), None);
         assert_eq!(known.to_read(now), LanesToRead::WithWork);

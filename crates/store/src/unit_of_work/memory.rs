@@ -1,4 +1,4 @@
-//! What all writers of a process remember between transactions. Losing it costs a few reads and a moment of
+//! The state that all writers of a process keep between transactions. Losing it costs a few reads and a moment of
 //! fairness.
 //!
 //! Lane numbers are never reused, so the name read for a number stays valid. A name may get another number
@@ -115,7 +115,7 @@ impl WriterMemory {
         }
     }
 
-    /// Stores what a committed transaction has learned.
+    /// Stores the facts that a committed transaction has learned.
     pub fn keep(&self, learned: Learned) {
         let mut remembered = self.lock();
         if let Some(shares) = learned.shares {
@@ -147,7 +147,7 @@ impl WriterMemory {
     }
 }
 
-/// What a transaction has learned, for use by others after it is committed.
+/// Facts that a transaction has learned, for use by others after it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     pub shares: Option<Shares>,

@@ -341,7 +341,7 @@ impl UnitOfWork {
         missing.has_names() || missing.first_stage().is_some_and(|stage| stage < self.locked)
     }
 
-    /// What others may use after the transaction is committed.
+    /// Facts that others may use after the transaction is committed.
     pub fn learned(&mut self) -> Learned {
         let mut workers: BTreeMap<SessionId, Option<i64>> =
             self.sessions.rows().map(|(id, session)| (*id, Some(session.worker))).collect();

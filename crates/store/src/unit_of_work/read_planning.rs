@@ -26,7 +26,7 @@ pub(super) enum LockStage {
 }
 
 impl ReadSet {
-    /// What these writes will need, as far as that is known before anything is read.
+    /// The rows that these writes will need, as far as that is known before anything is read.
     pub fn of<'w>(writes: impl IntoIterator<Item = &'w Write>, remembered: &Remembered) -> Self {
         let mut read_set = ReadSet::default();
         for write in writes {

@@ -100,7 +100,7 @@ impl Rows for UnitOfWork {
         Ok(())
     }
 
-    fn first_in_line(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
+    fn first_on_wait_list(&mut self, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
         self.heads_of_line(line.id(), count)
     }
 
@@ -287,7 +287,7 @@ impl Rows for UnitOfWork {
         Ok(waiting.min_by_key(|row| (row.live.flags.replayed, row.live.id.number)).cloned())
     }
 
-    fn has_open_not_in_line(&mut self, job: JobId) -> Result<bool, Fault> {
+    fn has_open_not_waiting(&mut self, job: JobId) -> Result<bool, Fault> {
         self.need_open(job)?;
         Ok(self.open.of_job(job).into_iter().any(|row| !is_behind(row, Gate::Overlap)))
     }
@@ -524,7 +524,9 @@ impl Rows for UnitOfWork {
         if known.len() == count || self.dependencies.knows_children_of(parent) || self.is_new(parent) {
             return Ok(known);
         }
-        self.read_set.children_of.insert(parent, count.saturating_add(self.dependencies.told(parent)));
+        self.read_set
+            .children_of
+            .insert(parent, count.saturating_add(self.dependencies.resolved_since(parent)));
         self.unloaded()
     }
 

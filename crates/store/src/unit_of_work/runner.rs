@@ -85,7 +85,7 @@ impl Runner<'_> {
         let mut answers = PendingReplies { writes: std::slice::from_ref(write), replies: vec![None] };
         match self.run_together(&mut answers).await {
             Ok(Ran::Committed) => answers.all().pop().unwrap_or_else(unanswered),
-            Ok(Ran::Apart) => Err(StoreError::Broken("one call undoes what it does".to_owned())),
+            Ok(Ran::Apart) => Err(StoreError::Broken("one call reverts its own changes".to_owned())),
             Err(fault) => Err(fault.into()),
         }
     }
@@ -160,7 +160,7 @@ impl Runner<'_> {
         run.beginnings += 1;
         if run.beginnings > ROUNDS_MAX {
             return Err(Fault::Missing(format!(
-                "something after {ROUNDS_MAX} beginnings: {:?}",
+                "still unknown after {ROUNDS_MAX} restarts: {:?}",
                 run.read_set
             )));
         }
@@ -180,7 +180,9 @@ impl Runner<'_> {
             }
             let missing = unit.missing();
             if missing == ReadSet::default() {
-                return Err(Fault::Missing("what a verb has not said".to_owned()));
+                return Err(Fault::Missing(
+                    "a verb stopped without naming the rows that it needs".to_owned(),
+                ));
             }
             run.read_set.merge(missing.clone());
             unit.undo();
@@ -210,7 +212,7 @@ impl Runner<'_> {
     ) -> Result<(), Fault> {
         run.rounds += 1;
         if run.rounds > ROUNDS_MAX {
-            return Err(Fault::Missing(format!("something after {ROUNDS_MAX} rounds: {read_set:?}")));
+            return Err(Fault::Missing(format!("still unknown after {ROUNDS_MAX} rounds: {read_set:?}")));
         }
         if run.rounds > ROUNDS_UNTIL_LATE {
             unit.be_late();

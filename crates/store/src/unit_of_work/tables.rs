@@ -18,7 +18,7 @@ pub(crate) trait Tables: Send {
     async fn begin(&mut self) -> Result<(), Fault>;
     /// Locks and reads the rest of the read set, in the order of the fields of [`ReadSet`].
     async fn fetch(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault>;
-    /// What the transaction will answer if it commits. For databases whose commits are observed.
+    /// Passes the replies that the transaction gives if it commits. For databases whose commits are observed.
     fn answering(&mut self, _writes: &[Write], _replies: &[Option<Result<WriteReply, StoreError>>]) {}
     /// Writes the changes and commits. After an error it is unknown whether the commit took effect, unless
     /// [`Fault::is_conflict`] says that it was rolled back.

@@ -45,7 +45,7 @@ pub(crate) struct WriterFigures {
     pub transaction_writes: Histogram,
 }
 
-/// When this value is dropped, the writers complete what was sent before and end.
+/// When this value is dropped, the writers complete all writes that were sent before and end.
 pub(crate) struct Writers {
     sender: mpsc::Sender<WriteRequest>,
     figures: Arc<WriterFigures>,

@@ -1,5 +1,5 @@
-//! Submitting jobs, and what all starts share: a new or newly ready execution either goes into its lane or
-//! is leased to the worker whose slot reservation came with the call.
+//! Submitting jobs, and code that all starts share: a new or newly ready execution either goes into its lane or is
+//! leased to the worker whose slot reservation came with the call.
 
 use super::each::each;
 use super::keys::{self, KeyAdmission};
@@ -83,7 +83,7 @@ fn submit_one<R: Rows>(
     Ok(SubmitOutcome::Created(match parents {
         Parents::Done => effects,
         Parents::Unfinished(parents) => {
-            dependents::tie(rows, job.id, &parents)?;
+            dependents::add_dependencies(rows, job.id, &parents)?;
             effects
         }
         Parents::Failed(parent) => {

@@ -42,12 +42,12 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     // Expired and malformed executions do not use up the claim's limit.
     let mut expired = 0;
     for _ in 0..ROUNDS_MAX {
-        let passed_over = taken.malformed.len();
+        let skipped_rows = taken.malformed.len();
         // Asks for two extra rows per skipped row, so that a few rounds get past any number of malformed
         // rows.
-        let keys = rows.lowest(&lanes, taken.left() + 2 * passed_over)?;
+        let keys = rows.lowest(&lanes, taken.left() + 2 * skipped_rows)?;
         expired = lease(rows, now, claim, &keys, &mut taken)?;
-        if expired == 0 && taken.malformed.len() == passed_over {
+        if expired == 0 && taken.malformed.len() == skipped_rows {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Control verbs on jobs: read the current state, ask the rules what changes, write that.
+//! Control verbs on jobs: read the current state, ask the rules for the changes, and write them.
 
 use super::begin::{effects, schedule_due};
 use super::each::each;
@@ -211,7 +211,7 @@ fn write<R: Rows>(
     }
     let key = |job: &Job| job.spec.settings.concurrency_key.clone();
     if lane_id != old_lane || key(job) != key(&standing.job) {
-        controlled.effects.add(wait_lists::take_place_again(rows, job, &lane, now)?);
+        controlled.effects.add(wait_lists::readmit_job(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
     rows.counters().job(Some(standing.status()), status);

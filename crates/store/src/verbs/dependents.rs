@@ -4,7 +4,7 @@
 
 use super::begin::effects;
 use super::each::Gaps;
-use super::settle::{self, open_next_in_line};
+use super::settle::{self, start_next_waiting};
 use super::wait_lists;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
@@ -40,7 +40,7 @@ fn parent<R: Rows>(rows: &mut R, id: JobId) -> Result<Result<Parent, JobId>, Fau
 }
 
 /// Makes a child wait for its unfinished parents, and flags the parents.
-pub(super) fn tie<R: Rows>(rows: &mut R, child: JobId, parents: &[JobId]) -> Result<(), Fault> {
+pub(super) fn add_dependencies<R: Rows>(rows: &mut R, child: JobId, parents: &[JobId]) -> Result<(), Fault> {
     for parent in parents {
         rows.insert_dependency(*parent, child)?;
         rows.set_schedule_awaited(*parent)?;
@@ -66,7 +66,7 @@ pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Re
         let left = count - resolved.dependents;
         let children = gaps.pass(rows.children(parent, left.saturating_add(1)))?.unwrap_or_default();
         for child in children.iter().take(left) {
-            gaps.pass_over(tell(rows, parent, *child, succeeded, now, &mut resolved.effects))?;
+            gaps.skip_malformed(resolve_child(rows, parent, *child, succeeded, now, &mut resolved.effects))?;
         }
         resolved.dependents += children.len().min(left);
         if children.len() > left {
@@ -78,7 +78,7 @@ pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Re
     gaps.close(resolved)
 }
 
-fn tell<R: Rows>(
+fn resolve_child<R: Rows>(
     rows: &mut R,
     parent: JobId,
     child: JobId,
@@ -123,7 +123,7 @@ pub(super) fn skip<R: Rows>(
     let after = rows.status_of(child)?;
     rows.counters().job(before, after);
     if row.live.flags.followed {
-        effects.add(open_next_in_line(rows, child, now)?);
+        effects.add(start_next_waiting(rows, child, now)?);
     }
     if row.live.flags.awaited {
         ended(rows, child, false)?;

@@ -46,7 +46,7 @@ impl Gaps {
 
     /// Like [`Gaps::pass`], for a step that the others do not depend on: it is skipped if its row is
     /// malformed.
-    pub fn pass_over<T>(&mut self, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    pub fn skip_malformed<T>(&mut self, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
         match result {
             Err(fault) if fault.is_malformed() && !self.any => {
                 note(&fault);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_does_not_keep_the_others_from_being_run() {
+    fn a_gap_does_not_prevent_the_other_items_from_running() {
         let (seen, results) = run(["a", "gap", "gap", "d"]);
         assert_eq!(seen, ["a", "gap", "gap", "d"]);
         assert!(results.unwrap_err().is_unloaded());

@@ -1,4 +1,4 @@
-//! Leases that end without an outcome: executions that are given back unstarted.
+//! Leases that end without an outcome: executions that are returned unstarted.
 
 use super::begin::effects;
 use super::each::each;
@@ -50,8 +50,8 @@ pub(super) fn close_session<R: Rows>(
     Ok(ResyncOutcome::GivenBack(effects))
 }
 
-/// Gives back everything that a session holds except the named executions. Returns the commit effects of
-/// each.
+/// Returns everything that a session holds to its queues, except the named executions. The result contains the commit
+/// effects of each.
 fn return_all_but<R: Rows>(
     rows: &mut R,
     session: SessionId,
@@ -64,14 +64,14 @@ fn return_all_but<R: Rows>(
     each(rows, &returned, |rows, row| return_one(rows, row, now))
 }
 
-/// Gives back one execution.
+/// Returns one execution to its queue.
 fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<CommitEffects, Fault> {
     let terms = rows.terms_of(row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
             let lane = rows.lane(row.lane)?;
             let key = terms.as_ref().and_then(|terms| terms.settings.concurrency_key.as_deref());
-            let live = wait_lists::keep_place(rows, live, &lane, key)?;
+            let live = wait_lists::stay_admitted(rows, live, &lane, key)?;
             let freed = if live.counts_for_queue() { vec![] } else { wait_lists::freed(rows, row)? };
             rows.update_live(row, &live)?;
             Ok(CommitEffects { freed, ..effects(&live, &lane) })

@@ -41,7 +41,7 @@ pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, change: &QueueChange
     let settings = change.applied_to(&row.settings);
     let mut readmission = Readmission::after(row.readmission, &row.settings.limits, &settings.limits);
     if readmission.is_some() && rows.limiter(&WaitList::of_queue(queue))?.in_use == 0 {
-        // No execution has a place.
+        // No execution is admitted.
         readmission = None;
     }
     keep(rows, QueueRow { settings, readmission, unreadable: None, ..row })

@@ -80,7 +80,7 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
             // If rows are missing, the verb runs again; only the number of executions matters here.
             let mut recorded = Status::Lost;
             if let Some(Recorded { status, is_retried, effects }) =
-                gaps.pass_over(lose_execution(rows, row, now))?
+                gaps.skip_malformed(lose_execution(rows, row, now))?
             {
                 recovered.effects.add(effects);
                 recovered.retried += usize::from(is_retried);

@@ -1,5 +1,4 @@
-//! The ends of attempts: history, then the next attempt or the end of the occurrence, and what follows from
-//! it.
+//! The ends of attempts: history, then the next attempt or the end of the occurrence, and the consequences of that.
 
 use super::begin::{effects, schedule_due};
 use super::{dependents, wait_lists};
@@ -142,7 +141,7 @@ pub(super) fn follow<R: Rows>(
 ) -> Result<CommitEffects, Fault> {
     let mut effects = CommitEffects::default();
     if flags.followed && !planted(Defect::ForgetFollower) {
-        effects.add(open_next_in_line(rows, job, now)?);
+        effects.add(start_next_waiting(rows, job, now)?);
         effects.add(wake_replay(rows, job, now)?);
     }
     if flags.awaited {
@@ -166,12 +165,12 @@ fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Comm
 
 /// Opens the overlap gate of the first occurrence behind it, unless an occurrence is open that does not
 /// wait there.
-pub(super) fn open_next_in_line<R: Rows>(
+pub(super) fn start_next_waiting<R: Rows>(
     rows: &mut R,
     job: JobId,
     now: Timestamp,
 ) -> Result<CommitEffects, Fault> {
-    if rows.has_open_not_in_line(job)? {
+    if rows.has_open_not_waiting(job)? {
         return Ok(CommitEffects::default());
     }
     let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(CommitEffects::default()) };

@@ -37,7 +37,7 @@ pub(super) fn pass<R: Rows>(
     let limiter = key.map(|key| LimiterId::of_key(lane.queue(), &key));
     let live = Live { limiter, ..live };
     if let Some(key) = limiter
-        && !goes_through(rows, &WaitList { queue: lane.queue().to_owned(), key: Some(key) }, &queue, now)?
+        && !passes(rows, &WaitList { queue: lane.queue().to_owned(), key: Some(key) }, &queue, now)?
     {
         return Ok(live.in_line(key)?);
     }
@@ -60,20 +60,15 @@ pub(super) fn pass_by_job<R: Rows>(
 /// Continues with an execution that has passed the limit of its key, if there was one.
 fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp) -> Result<Live, Fault> {
     let line = WaitList::of_queue(&queue.queue);
-    if queue.settings.limits.of_queue().is_none() || goes_through(rows, &line, queue, now)? {
+    if queue.settings.limits.of_queue().is_none() || passes(rows, &line, queue, now)? {
         return Ok(live);
     }
     Ok(live.in_line(line.id())?)
 }
 
 /// Whether the wait list may move, is empty and its limit has room. If so, counts one more start.
-fn goes_through<R: Rows>(
-    rows: &mut R,
-    line: &WaitList,
-    queue: &QueueRow,
-    now: Timestamp,
-) -> Result<bool, Fault> {
-    if holds_its_lines(rows, queue)? {
+fn passes<R: Rows>(rows: &mut R, line: &WaitList, queue: &QueueRow, now: Timestamp) -> Result<bool, Fault> {
+    if is_holding_wait_lists(rows, queue)? {
         return Ok(false);
     }
     let limit = queue.settings.limits.of(line);
@@ -88,10 +83,10 @@ fn goes_through<R: Rows>(
     Ok(true)
 }
 
-/// The state of an execution that is given back unstarted: it keeps its place. It joins a wait list only if
-/// limits have become tighter since, so that the limit is exceeded or it has no place with its key. A start
-/// that was counted for it is not counted again.
-pub(super) fn keep_place<R: Rows>(
+/// The state of an execution that is returned unstarted: it stays admitted. It joins a wait list only if limits have
+/// become tighter since, so that the limit is exceeded or it was not admitted under its key. A start that was counted
+/// for it is not counted again.
+pub(super) fn stay_admitted<R: Rows>(
     rows: &mut R,
     live: Live,
     lane: &Lane,
@@ -127,7 +122,7 @@ fn limited<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueRow>, Fault
 }
 
 /// Whether nothing may pass the limits of a queue for now, so that no start is counted.
-fn holds_its_lines<R: Rows>(rows: &mut R, queue: &QueueRow) -> Result<bool, Fault> {
+fn is_holding_wait_lists<R: Rows>(rows: &mut R, queue: &QueueRow) -> Result<bool, Fault> {
     let is_held = queue.holds_its_lines() || queues::is_cluster_paused(rows)?;
     Ok(is_held && !planted(Defect::MoveWhilePaused))
 }
@@ -149,7 +144,7 @@ pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<WaitList
 
 /// Re-admits the unstarted open occurrences of a job whose queue or key has changed. Occurrences that run
 /// keep counting where they are, and do not wait again.
-pub(super) fn take_place_again<R: Rows>(
+pub(super) fn readmit_job<R: Rows>(
     rows: &mut R,
     job: &Job,
     lane: &Lane,
@@ -212,7 +207,7 @@ fn admit_one<R: Rows>(
     let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;
     let mut admitted = Admitted::default();
-    if holds_its_lines(rows, &queue)? {
+    if is_holding_wait_lists(rows, &queue)? {
         admitted.waiting.extend((used.waiting > 0).then(|| (line.clone(), None)));
         return Ok(admitted);
     }
@@ -220,7 +215,7 @@ fn admit_one<R: Rows>(
     if room > 0 {
         let heads = heads(rows, line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
         for row in &heads {
-            admitted.effects.add(let_out(rows, row, line, &queue, now)?);
+            admitted.effects.add(admit_first(rows, row, line, &queue, now)?);
         }
         let left = rows.limiter(line)?;
         let has_more = !heads.is_empty() && left.waiting > 0 && limit.room(&left, now) > 0;
@@ -236,15 +231,15 @@ fn admit_one<R: Rows>(
 /// The executions to admit next.
 fn heads<R: Rows>(rows: &mut R, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
     if !planted(Defect::AdmitTheLast) {
-        return rows.first_in_line(line, count);
+        return rows.first_on_wait_list(line, count);
     }
-    let all = rows.first_in_line(line, usize::MAX)?;
+    let all = rows.first_on_wait_list(line, usize::MAX)?;
     Ok(all.into_iter().rev().take(count).collect())
 }
 
 /// Admits the first execution of the wait list. If another gate holds it, it leaves the wait list and
 /// returns when that gate opens.
-fn let_out<R: Rows>(
+fn admit_first<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
     line: &WaitList,

@@ -1,6 +1,6 @@
 //! Races between calls of users, and with reports of workers.
 
-use super::{Hand, Nodes, Round};
+use super::{RaceWorker, Nodes, Round};
 use crate::conformance::directory::{full_token, plain_token, user};
 use crate::conformance::fixture::{at, died, succeeded};
 use punctual_core::control::{Refusal, Verb};
@@ -65,7 +65,7 @@ pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
                 round.node(index).store.change_directory(change, None)
             };
             let outcomes = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).enumerate();
-            let told: Vec<Token> = outcomes
+            let replies: Vec<Token> = outcomes
                 .map(|(index, outcome)| match outcome {
                     DirectoryOutcome::Exists(kept) => *kept,
                     _ => token(index),
@@ -73,8 +73,8 @@ pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
                 .collect();
             let kept = round.here().store.token(&round.queue()).await.unwrap();
             assert!(
-                told.iter().all(|told| Some(told) == kept.as_ref()),
-                "{kept:?} is kept, told was {told:?}"
+                replies.iter().all(|reply| Some(reply) == kept.as_ref()),
+                "stored is {kept:?}, but the replies were {replies:?}"
             );
             assert!((0..CALLERS).any(|index| Some(token(index)) == kept), "{kept:?}");
         })
@@ -90,10 +90,10 @@ pub(super) async fn one_rotation_of_a_token_from_many_at_once(nodes: Nodes) {
                 let change = DirectoryChange::ReplaceToken { token: token(index), expected: token(CALLERS) };
                 round.node(index).store.change_directory(change, None)
             };
-            let told = round.many(CALLERS, rotate).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let replies = round.many(CALLERS, rotate).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
             let kept = round.here().store.token(&round.queue()).await.unwrap();
-            let changed: Vec<usize> = (0..CALLERS).filter(|index| told[*index] == DirectoryOutcome::Done).collect();
-            assert_eq!(changed.len(), 1, "{told:?}");
+            let changed: Vec<usize> = (0..CALLERS).filter(|index| replies[*index] == DirectoryOutcome::Done).collect();
+            assert_eq!(changed.len(), 1, "{replies:?}");
             assert_eq!(kept, Some(token(changed[0])));
         })
         .await;
@@ -106,17 +106,17 @@ pub(super) async fn one_email_address_from_many_at_once(nodes: Nodes) {
             let add = |index: usize| {
                 round.node(index).store.change_directory(DirectoryChange::AddUser(new(index)), None)
             };
-            let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let replies = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
             let kept = round.here().store.user_by_email(&round.queue()).await.unwrap();
-            for (index, outcome) in told.iter().enumerate() {
+            for (index, outcome) in replies.iter().enumerate() {
                 let is_kept = kept.as_ref() == Some(&new(index));
                 assert_eq!(
                     *outcome,
                     if is_kept { DirectoryOutcome::Done } else { DirectoryOutcome::Taken },
-                    "{told:?}"
+                    "{replies:?}"
                 );
             }
-            assert!(told.contains(&DirectoryOutcome::Done), "{told:?}");
+            assert!(replies.contains(&DirectoryOutcome::Done), "{replies:?}");
         })
         .await;
 }
@@ -261,7 +261,7 @@ pub(super) async fn a_trigger_against_the_last_end(nodes: Nodes) {
                     let second = worker.claim_only().await;
                     worker.end(at(5), &second, succeeded(5)).await;
                 }
-                ControlOutcome::Refused(Refusal::Overlap) => assert!(!despite_overlap, "it may run beside"),
+                ControlOutcome::Refused(Refusal::Overlap) => assert!(!despite_overlap, "it may run concurrently"),
                 other => panic!("triggered: {other:?}"),
             }
             assert_eq!(round.here().status(job).await, JobStatus::Completed);
@@ -284,7 +284,7 @@ pub(super) async fn a_redrive_against_a_discard(nodes: Nodes) {
                 ControlOutcome::NotThere => false,
                 ControlOutcome::Refused(refusal) => panic!("redriven: {refusal}"),
             };
-            assert_eq!(discarded, [!is_redriven], "one of them had it");
+            assert_eq!(discarded, [!is_redriven], "exactly one of the calls took effect");
             let query = DeadLetterQuery { job: Some(job), limit: 10, ..DeadLetterQuery::default() };
             assert_eq!(round.here().store.dead_letters(query).await.unwrap().items, []);
             assert_eq!(round.depth().await, (0, u64::from(is_redriven), 0));
@@ -391,7 +391,7 @@ async fn run_only(round: &Round) {
 }
 
 /// Submits a job and claims it. Returns its worker and the assignment.
-async fn running(round: &Round, job: Job) -> (Hand, Assignment) {
+async fn running(round: &Round, job: Job) -> (RaceWorker, Assignment) {
     let mut worker = round.worker(0).await;
     round.here().submit(at(1), job).await;
     let running = worker.claim_only().await;

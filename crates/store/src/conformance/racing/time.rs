@@ -27,10 +27,10 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
     let jobs: Vec<Job> = (0..SCHEDULES).map(|n| recurring(&round, n, OverlapPolicy::Allow)).collect();
     let new = jobs.iter().map(|job| NewJob { job: job.clone(), reservation: None }).collect();
     round.here().store.submit(at(1), new).await.unwrap();
-    let mut told: Vec<(JobId, Timestamp)> = Vec::new();
+    let mut replied: Vec<(JobId, Timestamp)> = Vec::new();
     for version in 1..=TIMES {
         let fired = round.many(schedulers, |index| fire_all(&round, index, &jobs, version)).await;
-        told.extend(fired.concat());
+        replied.extend(fired.concat());
     }
     let mut worker = round.worker(0).await;
     let mut shown = Vec::new();
@@ -43,7 +43,7 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
     }
     let times = (1..=TIMES).map(|time| at(10 * i64::from(time)));
     let all: BTreeSet<_> = times.flat_map(|time| jobs.iter().map(move |job| (job.id, time))).collect();
-    for (fired, what) in [(told, "told"), (shown, "shown")] {
+    for (fired, what) in [(replied, "replied"), (shown, "shown")] {
         assert_eq!(fired.len(), all.len(), "{what}: nothing fires twice");
         assert_eq!(fired.into_iter().collect::<BTreeSet<_>>(), all, "{what}: nothing is left out");
     }
@@ -80,7 +80,7 @@ pub(super) async fn a_fire_against_an_update(nodes: Nodes) {
             let (fired, updated) = round.both(fire, round.there().control(at(10), job.id, update)).await;
             assert!(matches!(&updated, ControlOutcome::Done(done) if done.version == 2), "{updated:?}");
             if fired == FireOutcome::Conflict {
-                let version = round.here().view(job.id).await.schedule.expect("it goes on").version;
+                let version = round.here().view(job.id).await.schedule.expect("the schedule has further runs").version;
                 round.there().fired(at(10), job.id, version).await;
             }
             let view = round.there().view(job.id).await;
@@ -101,7 +101,7 @@ pub(super) async fn a_fire_against_a_pause(nodes: Nodes) {
             let (fired, paused) = round.both(fire, round.there().done(at(10), job.id, Verb::Pause)).await;
             assert_eq!(paused.effects.queued, []);
             let mut worker = round.worker(0).await;
-            assert_eq!(worker.claim(10).await, [], "a pause holds what has not started");
+            assert_eq!(worker.claim(10).await, [], "a pause holds unstarted executions");
             assert_eq!(round.here().status(job.id).await, JobStatus::Paused);
             let resumed = round.there().done(at(12), job.id, Verb::Resume).await;
             let runs = match fired {
@@ -110,7 +110,7 @@ pub(super) async fn a_fire_against_a_pause(nodes: Nodes) {
             };
             assert_eq!(resumed.skipped, 1 - runs, "it either fires or is skipped");
             assert_eq!(worker.claim(10).await.len() as u64, runs);
-            let schedule = round.here().view(job.id).await.schedule.expect("it goes on");
+            let schedule = round.here().view(job.id).await.schedule.expect("the schedule has further runs");
             assert_eq!(schedule.due_at, Some(at(20)));
         })
         .await;
@@ -159,7 +159,7 @@ pub(super) async fn a_fire_against_a_report_under_replace(nodes: Nodes) {
             assert_eq!(
                 round.there().ended(met.job).await[1],
                 (2, 1, Status::Failed),
-                "nobody asked it to stop"
+                "it was not asked to stop"
             );
         })
         .await;

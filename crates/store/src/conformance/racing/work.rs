@@ -1,6 +1,6 @@
-//! Races of workers that claim, report and give back work.
+//! Races of workers that claim, report and return work.
 
-use super::{Hand, Nodes, Round, TRIES_MAX};
+use super::{RaceWorker, Nodes, Round, TRIES_MAX};
 use crate::conformance::fixture::{LEASE, at, failed, succeeded};
 use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
@@ -28,8 +28,8 @@ async fn claimers_share_all_there_is(round: Round, claimers: usize) {
     let claimed = round.many(claimers, |index| claim_all(&round, index)).await;
     let claimed: Vec<ExecutionId> = claimed.concat();
     let all: BTreeSet<ExecutionId> = (0..SHARED).map(|n| round.job(n).id.occurrence(1).attempt(1)).collect();
-    assert_eq!(claimed.len(), all.len(), "nothing is handed out twice");
-    assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>(), all, "nothing is left over");
+    assert_eq!(claimed.len(), all.len(), "no execution is claimed twice");
+    assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>(), all, "every execution is claimed");
     assert_eq!(round.depth().await, (0, 0, SHARED.into()));
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn a_claim_against_a_cancel(nodes: Nodes) {
             match cancelled {
                 CancelOutcome::Cancelled(_) => assert_eq!(claimed, [], "it has ended"),
                 CancelOutcome::Asked => {
-                    assert_eq!(claimed.len(), 1, "somebody was asked");
+                    assert_eq!(claimed.len(), 1, "the worker that holds it was asked to stop");
                     let beat = Beat { session: worker.session, beat: 1, draining: false };
                     let heard = round.there().store.beat(at(3), vec![beat]).await.unwrap().remove(0);
                     let lease = claimed[0].lease();
@@ -126,8 +126,8 @@ pub(super) async fn a_claim_against_a_resync_of_another(nodes: Nodes) {
         .await;
 }
 
-/// The other worker, and only that one, has or can claim what this one gave back.
-async fn goes_to_the_other(round: &Round, one: &Hand, other: &mut Hand, mut claimed: Vec<Assignment>) {
+/// The other worker, and only that one, holds or can claim the execution that this one returned.
+async fn goes_to_the_other(round: &Round, one: &RaceWorker, other: &mut RaceWorker, mut claimed: Vec<Assignment>) {
     if claimed.is_empty() {
         claimed = other.claim(10).await;
     }
@@ -145,7 +145,7 @@ pub(super) async fn a_claim_against_a_resync_with_the_same_turn(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
             let worker = round.worker(0).await;
-            let again = Hand {
+            let again = RaceWorker {
                 harness: round.there().clone(),
                 queue: round.queue(),
                 claims: round.nodes.claims.clone(),
@@ -159,7 +159,7 @@ pub(super) async fn a_claim_against_a_resync_with_the_same_turn(nodes: Nodes) {
                     assert_eq!(effects, []);
                     0
                 }
-                other => panic!("one turn was used by both or by none: {other:?}"),
+                other => panic!("the poll sequence number was used by both or by none: {other:?}"),
             };
             assert_eq!(round.depth().await, (0, 1 - running as u64, running as u64));
         })
@@ -200,13 +200,13 @@ pub(super) async fn a_report_against_the_loss_of_its_session(nodes: Nodes) {
 
 /// Claims the only execution of its queue. Another round that runs recovery may have it locked for a
 /// moment, and claims skip locked rows.
-async fn claim_unlocked(hand: &mut Hand) -> Assignment {
+async fn claim_unlocked(hand: &mut RaceWorker) -> Assignment {
     for _ in 0..TRIES_MAX {
         if let Some(claimed) = hand.claim(10).await.pop() {
             return claimed;
         }
     }
-    panic!("what was recovered is never claimed");
+    panic!("the recovered execution is never claimed");
 }
 
 /// Waits until no lost session holds anything: another round may be about to recover it.
@@ -218,7 +218,7 @@ async fn recovered(round: &Round) {
         }
         round.there().store.recover(at(4), 1_000).await.unwrap();
     }
-    panic!("what a lost session held is never recovered");
+    panic!("the executions of a lost session are never recovered");
 }
 
 pub(super) async fn one_report_from_many_at_once(nodes: Nodes) {

@@ -69,7 +69,7 @@ async fn nothing_runs_in_a_mysql_database_that_was_forked() {
     .await;
 }
 
-/// It has queued executions and hands out none of them, and no worker of the original has a session.
+/// It has queued executions but hands out none of them, and no worker of the original has a session.
 async fn is_harmless(walked: &WalkedStore, store: &dyn Store, paused: &[String]) {
     let depths = store.depths().await.unwrap();
     assert!(depths.iter().any(|depth| depth.queued > 0), "the walk leaves something to claim: {depths:?}");

@@ -110,7 +110,7 @@ async fn try_move(
     DataMigration {
         source: Box::new(source),
         target: Box::new(target),
-        tell: &mut |_| (),
+        report_progress: &mut |_| (),
         leave_max: MOVING_LEAVE_MAX,
     }
     .run()
@@ -130,7 +130,7 @@ async fn persist(from: &StoreAddress, to: &StoreAddress, writes: usize) -> (Migr
 }
 
 #[tokio::test]
-async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
+async fn a_migration_that_breaks_at_any_write_continues_with_the_next_try() {
     let walked = WalkedStore::new(2, 150).await;
     let whole = tempfile::tempdir().unwrap();
     let expected = migrated(&walked.address(), &address(whole.path())).await.unwrap();
@@ -152,25 +152,25 @@ async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_to_postgres_that_breaks_goes_on() {
+async fn a_migration_to_postgres_that_breaks_continues() {
     let walked = &WalkedStore::new(3, 120).await;
     postgres::tests::database::TestDatabase::with(async |options| {
         let options = postgres::PostgresOptions { partition_width: crate::conformance::PORTION, ..options };
-        breaks_and_goes_on(walked, &StoreAddress::Postgres(options)).await;
+        breaks_and_continues(walked, &StoreAddress::Postgres(options)).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_to_mysql_that_breaks_goes_on() {
+async fn a_migration_to_mysql_that_breaks_continues() {
     let walked = &WalkedStore::new(4, 120).await;
     mysql::tests::database::TestDatabase::with(async |options| {
-        breaks_and_goes_on(walked, &StoreAddress::MySql(options)).await;
+        breaks_and_continues(walked, &StoreAddress::MySql(options)).await;
     })
     .await;
 }
 
-async fn breaks_and_goes_on(walked: &WalkedStore, to: &StoreAddress) {
+async fn breaks_and_continues(walked: &WalkedStore, to: &StoreAddress) {
     let (there, broke) = persist(&walked.address(), to, 9).await;
     assert!(broke > 1 && there.beginning == CopyStart::Resumed, "{there:?}");
     // And back from it with small pages.
@@ -180,7 +180,7 @@ async fn breaks_and_goes_on(walked: &WalkedStore, to: &StoreAddress) {
 }
 
 #[tokio::test]
-async fn a_source_that_has_served_meanwhile_is_copied_anew() {
+async fn a_source_that_was_used_meanwhile_is_copied_again() {
     let walked = WalkedStore::new(5, 100).await;
     let dir = tempfile::tempdir().unwrap();
     try_move(&walked.address(), &address(dir.path()), 12, false).await.unwrap_err();
@@ -198,19 +198,20 @@ async fn submit_one(store: &SqliteStore, walked: &WalkedStore) {
 }
 
 #[tokio::test]
-async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
+async fn a_difference_is_found_and_the_next_try_copies_everything_again() {
     let walked = WalkedStore::new(6, 100).await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
     let mut is_changed = false;
-    let mut tell = |progress: CopyProgress| {
+    let mut report_progress = |progress: CopyProgress| {
         if progress.stage == CopyStage::Verifying && !std::mem::replace(&mut is_changed, true) {
             super::change(&path, "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");
         }
     };
-    let error = crate::data_migration::migrate_data(&walked.address(), &address(dir.path()), &mut tell)
-        .await
-        .unwrap_err();
+    let error =
+        crate::data_migration::migrate_data(&walked.address(), &address(dir.path()), &mut report_progress)
+            .await
+            .unwrap_err();
     let DataMigrationError::Differ(tables) = &error else { panic!("{error}") };
     assert!(
         matches!(tables.as_slice(), [one] if one.starts_with("jobs (the contents of its ")),
@@ -222,7 +223,7 @@ async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
 }
 
 #[tokio::test]
-async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_served() {
+async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_is_used() {
     let walked = WalkedStore::new(10, 60).await;
     let dir = tempfile::tempdir().unwrap();
     let expected = migrated(&walked.address(), &address(dir.path())).await.unwrap();

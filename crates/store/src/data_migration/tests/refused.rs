@@ -14,7 +14,7 @@ use std::time::Duration;
 const UNFINISHED: &str = "INSERT INTO moving (name, value) VALUES ('source', 'elsewhere')";
 
 #[tokio::test]
-async fn an_embedded_store_that_is_open_or_not_there_is_refused() {
+async fn an_embedded_store_that_is_open_or_missing_is_rejected() {
     let walked = WalkedStore::new(7, 20).await;
     let dir = tempfile::tempdir().unwrap();
     let store = open(walked.dir.path());
@@ -34,7 +34,7 @@ async fn an_embedded_store_that_is_open_or_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unfinished_copy_is_neither_opened_nor_moved_from_nor_filled_from_elsewhere() {
+async fn an_unfinished_copy_is_neither_opened_nor_a_source_nor_a_target_for_another_source() {
     let walked = WalkedStore::new(8, 20).await;
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
@@ -54,7 +54,7 @@ async fn an_unfinished_copy_is_neither_opened_nor_moved_from_nor_filled_from_els
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_database_that_is_used_or_unfinished_is_refused() {
+async fn a_postgres_database_in_use_or_unfinished_is_rejected() {
     postgres::tests::database::TestDatabase::with(async |options| {
         let client = postgres::tests::database::client(&options).await;
         let store = PostgresStore::open(&options).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_postgres_database_that_is_used_or_unfinished_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mysql_database_that_is_used_or_unfinished_is_refused() {
+async fn a_mysql_database_in_use_or_unfinished_is_rejected() {
     mysql::tests::database::TestDatabase::with(async |options| {
         use mysql_async::prelude::Queryable;
         let store = MySqlStore::open(&options).await.unwrap();
@@ -108,5 +108,5 @@ async fn is_refused_while_used(store: &dyn Store, shared: &StoreAddress) {
 /// Without waiting for processes to disconnect.
 async fn at_once(from: &StoreAddress, to: &StoreAddress) -> Result<Migrated, DataMigrationError> {
     let (source, target) = (from.open(StoreRole::Source).await?, to.open(StoreRole::Target).await?);
-    DataMigration { source, target, tell: &mut |_| (), leave_max: Duration::ZERO }.run().await
+    DataMigration { source, target, report_progress: &mut |_| (), leave_max: Duration::ZERO }.run().await
 }

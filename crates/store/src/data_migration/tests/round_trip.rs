@@ -48,7 +48,7 @@ async fn round_trip(seed: u64) {
             assert_eq!(
                 (third.beginning, &third),
                 (CopyStart::New, &second),
-                "the checksums are those of before"
+                "the checksums have not changed"
             );
             check_return(walked, back.path(), expected).await;
         })
@@ -104,7 +104,7 @@ async fn check_return(walked: &WalkedStore, back: &std::path::Path, expected: &s
     assert_eq!(
         session,
         stayed.open_session(walked.now, opening()).await.unwrap(),
-        "no number is given twice"
+        "no number is assigned twice"
     );
 }
 

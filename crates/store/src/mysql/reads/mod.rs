@@ -11,7 +11,7 @@ use crate::counters::{LaneCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::LIVE;
 use crate::lists::heads_looked_at;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::reads::{EndedAt, FetchedRows, Query, ReadBatches, ReadConnection, ReadKind};
 use crate::row_list::{self, List};
 use async_trait::async_trait;
@@ -40,10 +40,10 @@ const BATCHES: ReadBatches = ReadBatches {
     has_errors_apart: false,
 };
 
-/// A connection of a pool, which is closed unless it is given back.
+/// A connection of a pool, which is closed unless it is returned.
 #[derive(Debug)]
 pub(crate) struct MySqlReading {
-    /// Always there, except while it is being given back.
+    /// Always `Some`, except while it is being returned.
     conn: Option<Conn>,
 }
 
@@ -57,7 +57,7 @@ impl Drop for MySqlReading {
     }
 }
 
-/// A row, and after its columns one that another statement has returned.
+/// A row, extended by the columns of a row that another statement returned.
 struct JoinedRow {
     row: Row,
     joined: Option<Cell<'static>>,
@@ -92,7 +92,7 @@ impl MySqlReading {
         MySqlReading { conn: Some(conn) }
     }
 
-    /// Gives the connection back after a verb is complete.
+    /// Returns the connection after a verb is complete.
     pub fn give_back(mut self) {
         drop(self.conn.take());
     }
@@ -206,7 +206,7 @@ impl MySqlReading {
                     read(&row, 4, "history.place")?,
                 ))
             };
-            let Some(candidate) = pass_over(read())? else { continue };
+            let Some(candidate) = skip_malformed(read())? else { continue };
             let last = latest.entry(candidate.1.occurrence.job).or_insert(candidate);
             *last = candidate.max(*last);
         }

@@ -15,7 +15,7 @@ use super::statements::{BOUNDS, RECENT};
 use crate::cells::{get, read};
 use crate::codecs::{counter, limit};
 use crate::fault::Fault;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::reads::HistoryBounds;
 use punctual_core::ports::HistorySpan;
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ impl MySqlReading {
         while recent.places.len() < RECENT_LOOKED_AT_MAX {
             let rows = self.all(RECENT, vec![before.into(), limit(RECENT_AT_ONCE).into()]).await?;
             for row in &rows {
-                let Some(place) = pass_over(read(row, 0, "history.place"))? else { continue };
+                let Some(place) = skip_malformed(read(row, 0, "history.place"))? else { continue };
                 if get::<bool>(row, 1)? {
                     recent.base = Some(place);
                     return Ok(recent);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_is_no_gap() {
+    fn deleted_rows_are_not_gaps() {
         check(None, &[3, 4], 2, 4);
         check(Some(7), &[10, 11, 13], 9, 11);
         check(Some(7), &[9, 12], 10, 9);

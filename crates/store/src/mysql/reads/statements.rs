@@ -120,14 +120,14 @@ const SIZES_OF_UNIONS: [usize; 3] = [1, 10, VIEWS_AT_ONCE];
 /// Jobs that are looked up together: as many as the largest union.
 pub(super) const VIEWS_AT_ONCE: usize = 50;
 /// A key that no job has, to fill up a size.
-const NOBODY: [u8; 16] = [0; 16];
+const NO_JOB: [u8; 16] = [0; 16];
 
 /// This branch for each of these keys, which must be no more than [`VIEWS_AT_ONCE`]; with the parameters if
 /// the key is the only one.
 pub(crate) fn branches(branch: &str, mut keys: Vec<Value>) -> (String, Vec<Value>) {
     debug_assert!(keys.len() <= VIEWS_AT_ONCE, "{} keys", keys.len());
     let size = SIZES_OF_UNIONS.into_iter().find(|size| *size >= keys.len()).unwrap_or(keys.len());
-    keys.resize(size, Value::Bytes(NOBODY.to_vec()));
+    keys.resize(size, Value::Bytes(NO_JOB.to_vec()));
     (vec![branch; size].join(" UNION ALL "), keys)
 }
 
@@ -137,7 +137,7 @@ macro_rules! statements {
         pub(crate) const fn statement(read: ReadKind) -> (&'static str, &'static [usize]) {
             match read {
                 $(ReadKind::$read => ($sql, &[$($place),*]),)*
-                ReadKind::StandingOfJobs | ReadKind::ErrorsOfLetters => panic!("no part of any verb"),
+                ReadKind::StandingOfJobs | ReadKind::ErrorsOfLetters => panic!("not part of any verb"),
                 ReadKind::DueSchedules
                 | ReadKind::DueLive
                 | ReadKind::Ahead
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_come_in_few_sizes() {
+    fn statements_have_few_sizes() {
         for (keys, size) in [(1, 1), (2, 10), (10, 10), (11, 50), (50, 50)] {
             let (sql, values) = branches("(?)", vec![Value::Int(7); keys]);
             assert_eq!((sql.matches('?').count(), values.len()), (size, size));

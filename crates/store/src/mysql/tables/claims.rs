@@ -10,7 +10,7 @@ use crate::cells::get;
 use crate::codecs::{limit, occurrence_id};
 use crate::fault::Fault;
 use crate::layout::mysql_live_columns as live_columns;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::server::asks::RowKind;
 use crate::unit_of_work::RequestedClaims;
 use punctual_core::ids::OccurrenceId;
@@ -85,7 +85,7 @@ impl Fetching<'_> {
         for some in self.with_work(&lanes).await?.chunks(LANES_AT_ONCE) {
             let branches: Vec<String> = some.iter().map(|lane| end_of_lane(*lane, before, count)).collect();
             for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
-                let Some(occurrence) = pass_over(occurrence_id(&row, 1))? else { continue };
+                let Some(occurrence) = skip_malformed(occurrence_id(&row, 1))? else { continue };
                 places.push(QueuePosition { rank: get(&row, 0)?, occurrence });
             }
             places.sort_unstable_by(|one, other| other.cmp(one));

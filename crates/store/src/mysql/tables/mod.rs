@@ -83,7 +83,7 @@ pub(crate) struct MySqlTables {
 
 impl MySqlTables {
     /// A connection without an open transaction.
-    async fn at_rest(&mut self) -> Result<(), Fault> {
+    async fn idle_connection(&mut self) -> Result<(), Fault> {
         if self.connection.is_broken() {
             self.connection = Connection::writing(&self.target).await?;
         }
@@ -110,7 +110,7 @@ const TAKE_QUEUES: &str = "UPDATE numbers SET given = given + 1 WHERE name = 'qu
 #[async_trait]
 impl Tables for MySqlTables {
     async fn intern(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
-        self.at_rest().await?;
+        self.idle_connection().await?;
         let mut found = LoadedRows::default();
         if !read_set.lanes.is_empty() {
             found.lanes = intern(&self.lanes, &mut self.connection, &read_set.lanes).await?;
@@ -135,7 +135,7 @@ impl Tables for MySqlTables {
     }
 
     async fn begin(&mut self) -> Result<(), Fault> {
-        self.at_rest().await?;
+        self.idle_connection().await?;
         self.connection.begin().await
     }
 

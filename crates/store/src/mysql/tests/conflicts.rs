@@ -1,4 +1,4 @@
-//! Conflicting transactions and broken connections: each is reported as what it is.
+//! Conflicting transactions and broken connections: each is reported with the right kind of fault.
 
 use super::database::{TestDatabase, client};
 use super::database::{query, run};
@@ -32,20 +32,20 @@ async fn a_row_that_another_has_inserted_is_a_conflict() {
             ReadSet { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..ReadSet::default() };
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            assert_eq!(tables.fetch(&read_set).await.unwrap().keys, [], "both see it free");
+            assert_eq!(tables.fetch(&read_set).await.unwrap().keys, [], "both see the key as free");
         }
         one.commit(&write_set(1)).await.unwrap();
         let fault = other.commit(&write_set(2)).await.unwrap_err();
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
         let found = fetch(&mut other, &read_set).await;
-        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "all of it was undone");
+        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "everything was rolled back");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_that_wait_for_each_other_are_told_so() {
+async fn a_deadlock_is_a_conflict() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
@@ -63,14 +63,14 @@ async fn transactions_that_wait_for_each_other_are_told_so() {
             found
         });
         let faults: Vec<_> = [first.err(), second.err()].into_iter().flatten().collect();
-        assert!(faults.len() == 1 && faults[0].is_conflict(), "one of them: {faults:?}");
+        assert!(faults.len() == 1 && faults[0].is_conflict(), "exactly one of them fails: {faults:?}");
         one.abandon().await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
+async fn a_claim_skips_locked_rows_and_takes_the_next() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
@@ -86,7 +86,11 @@ async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
         let ids = |numbers: [u32; 2]| numbers.map(|number| id(number).occurrence(1)).to_vec();
         assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])]);
         assert_eq!(other.fetch(&claims(2)).await.unwrap().claims, [ids([3, 4])]);
-        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])], "its own are no obstacle");
+        assert_eq!(
+            one.fetch(&claims(2)).await.unwrap().claims,
+            [ids([1, 2])],
+            "its own locks do not block it"
+        );
         one.abandon().await;
         other.abandon().await;
     })
@@ -94,7 +98,7 @@ async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
+async fn concurrent_settings_of_a_queue_are_not_overwritten() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let row = |paused_at, max_depth| QueueRow {
@@ -118,7 +122,7 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_stays_locked_is_a_conflict_and_the_connection_goes_on() {
+async fn a_row_that_stays_locked_is_a_conflict_and_the_connection_survives() {
     TestDatabase::with(async |mut options| {
         let mut one = tables(&options).await;
         options.statement_timeout = Duration::from_secs(1);
@@ -166,7 +170,7 @@ async fn many_lanes_are_claimed_from_in_the_order_of_rank() {
         let mut other = tables(&options).await;
         other.begin().await.unwrap();
         let rest = other.fetch(&claims(100)).await.unwrap().claims.remove(0);
-        assert_eq!(rest, ids(101..=140), "what the first one holds is left out");
+        assert_eq!(rest, ids(101..=140), "rows that the first transaction holds are skipped");
         one.abandon().await;
         other.abandon().await;
     })
@@ -174,7 +178,7 @@ async fn many_lanes_are_claimed_from_in_the_order_of_rank() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_connection_is_an_outage_and_is_made_anew() {
+async fn a_lost_connection_is_an_outage_and_is_reopened() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let read_set = ReadSet { queues: true, ..ReadSet::default() };
@@ -190,7 +194,7 @@ async fn a_lost_connection_is_an_outage_and_is_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() {
+async fn readiness_survives_a_connection_that_has_ended() {
     TestDatabase::with(async |options| {
         let store = MySqlStore::open(&options).await.unwrap();
         for now in [at(1), at(2), at(3)] {
@@ -205,7 +209,7 @@ async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() 
 
 /// A server that lists connections also lists their statements, whatever bytes these contain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_sees_who_is_there_whatever_they_are_saying() {
+async fn a_migration_finds_other_connections_whatever_their_statements() {
     TestDatabase::with(async |options| {
         prepare(&options).await.unwrap();
         let mut side = export::open(&options, StoreRole::Source).await.unwrap();
@@ -224,7 +228,7 @@ async fn a_move_sees_who_is_there_whatever_they_are_saying() {
             seen = rows.iter().any(is_speaking);
         }
         watching.disconnect().await.unwrap();
-        let users = side.users().await.unwrap().expect("one who speaks is there");
+        let users = side.users().await.unwrap().expect("another connection is open");
         assert!(users.contains("other connections are open"), "{users}");
         run(&options, &format!("KILL {id}")).await;
         let _ = speaking.await;
@@ -240,7 +244,7 @@ async fn end_others(options: &MySqlOptions) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_there_is_an_outage_without_secrets() {
+async fn an_unreachable_server_is_an_outage_without_secrets() {
     let options = MySqlOptions::new("mysql://ann:s3cret@127.0.0.1:1/payroll?ssl-mode=disabled");
     let fault = MySqlConnect::new(&options).unwrap().tables(0).await.map(|_| ()).unwrap_err();
     assert!(fault.is_outage(), "{fault}");

@@ -1,8 +1,8 @@
 //! A database for each test, on the servers that the tests were given.
 //!
-//! Creating all tables takes these servers a second, emptying them a few hundredths. So there are a few
-//! databases, each of which is used by one test at a time, which finds it as good as new. They stay for the
-//! next run; those of another schema are dropped.
+//! Creating all tables takes these servers a second, emptying them a few hundredths of that. So there are a few
+//! databases, each of which one test at a time uses after it was emptied. They stay for the next run; those of
+//! another schema are dropped.
 
 use crate::mysql::MySqlOptions;
 use crate::mysql::migrate;
@@ -31,8 +31,8 @@ const STEPS: &[&str] = &[
     include_str!("../schema/0006_audit.sql"),
 ];
 /// Tables whose numbers and partitions can only be reset by creating them again.
-const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
-/// What later steps have added to these tables.
+const RECREATED: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
+/// Columns and indexes that later steps have added to these tables.
 const ADDED: &[&str] = &[
     "ALTER TABLE history ADD COLUMN input MEDIUMTEXT",
     "ALTER TABLE dead_letters ADD COLUMN input MEDIUMTEXT",
@@ -149,7 +149,7 @@ async fn take_slot(holder: &mut Conn) -> usize {
     panic!("no database for tests was free within {WAIT_MAX_S} s");
 }
 
-/// Drops what an earlier schema has left in this slot.
+/// Drops databases of an earlier schema in this slot.
 async fn drop_others(holder: &mut Conn, slot: usize, name: &str) {
     let databases: Vec<String> = holder.query("SHOW DATABASES").await.unwrap();
     let prefix = format!("punctual_case_{slot}_");
@@ -165,7 +165,7 @@ async fn empty(conn: &mut Conn) {
         return;
     }
     for table in tables.iter().map(String::as_str).filter(|table| !KEPT.contains(table)) {
-        let forget = if MADE_ANEW.contains(&table) { "DROP TABLE" } else { "DELETE FROM" };
+        let forget = if RECREATED.contains(&table) { "DROP TABLE" } else { "DELETE FROM" };
         conn.query_drop(format!("{forget} `{table}`")).await.unwrap();
     }
     for statement in STEPS.iter().chain(ADDED) {

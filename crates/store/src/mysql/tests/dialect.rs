@@ -1,4 +1,4 @@
-//! What the tests that all server stores share need to know of this one.
+//! The parts of this dialect that the shared tests of all server stores need.
 
 use super::database::client;
 use super::integrity;

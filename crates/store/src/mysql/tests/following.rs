@@ -43,7 +43,7 @@ impl FollowedStore {
 }
 
 #[tokio::test]
-async fn what_is_behind_an_open_transaction_waits_for_it() {
+async fn rows_after_an_open_transaction_are_held_back() {
     TestDatabase::with(async |options| {
         let mut followed = FollowedStore::open(&options).await;
         append(&mut followed.one, 0).await;
@@ -59,7 +59,7 @@ async fn what_is_behind_an_open_transaction_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_number_that_was_given_up_is_passed_once_what_follows_it_has_settled() {
+async fn an_abandoned_number_is_skipped_once_the_next_row_has_settled() {
     TestDatabase::with(async |options| {
         let mut followed = FollowedStore::open(&options).await;
         followed.one.query_drop("START TRANSACTION").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_number_that_was_given_up_is_passed_once_what_follows_it_has_settled()
 }
 
 #[tokio::test]
-async fn what_was_deleted_is_not_waited_for() {
+async fn deleted_rows_are_not_waited_for() {
     TestDatabase::with(async |options| {
         let mut followed = FollowedStore::open(&options).await;
         for _ in 0..4 {
@@ -97,7 +97,7 @@ async fn what_was_deleted_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn every_step_of_a_cluster_is_told_when_it_has_settled() {
+async fn every_step_of_a_cluster_is_reported_when_it_has_settled() {
     TestDatabase::with(async |options| {
         let mut followed = FollowedStore::open(&options).await;
         followed

@@ -1,5 +1,5 @@
-//! Three nodes of a Galera cluster, each with its own store: what locks isolate on one server is isolated
-//! between nodes.
+//! Three nodes of a Galera cluster, each with its own store: transactions that locks isolate on one server are also
+//! isolated between nodes.
 
 mod cross_node_conflicts;
 mod exclusive_work;
@@ -63,8 +63,8 @@ impl Cluster {
     }
 }
 
-/// Keeps the other nodes busy, so that what this one commits next is ordered there but has not arrived yet:
-/// they apply one transaction after the other.
+/// Keeps the other nodes busy, so that the next commit of this node is ordered there but has not arrived yet: nodes
+/// apply one transaction after the other.
 async fn keep_the_others_busy(client: &mut Conn) {
     let make = "CREATE TABLE IF NOT EXISTS ballast (number BIGINT NOT NULL, text VARCHAR(200), PRIMARY KEY (number))";
     client.query_drop(make).await.unwrap();

@@ -47,7 +47,7 @@ async fn removed_until(options: &MySqlOptions) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_oldest_days_go_as_a_whole() {
+async fn the_oldest_days_are_dropped_completely() {
     TestDatabase::with(async |options| {
         let options = limited(&options);
         // Creates the partitions of the next days.
@@ -64,10 +64,10 @@ async fn the_oldest_days_go_as_a_whole() {
         }
         logs.append(&lines(150, day(149))).await.unwrap();
         for number in 0..100 {
-            assert_eq!(kept(&options, number).await, 0, "{number} is of an earlier day");
+            assert_eq!(kept(&options, number).await, 0, "{number} is from an earlier day");
         }
         assert_eq!((kept(&options, 149).await, kept(&options, 150).await), (LINES as i64, LINES as i64));
-        assert_eq!(logs.removed().lines, 100 * LINES as u64, "all that went is counted");
+        assert_eq!(logs.removed().lines, 100 * LINES as u64, "every removed line is counted");
         let until = Timestamp::from_micros(removed_until(&options).await[0]);
         assert!(day(50) < until && until <= day(100), "the end of the second day: {until}");
     })
@@ -75,7 +75,7 @@ async fn the_oldest_days_go_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn within_a_day_the_logs_of_those_go_that_ended_first() {
+async fn within_a_day_the_executions_that_ended_first_lose_their_logs() {
     TestDatabase::with(async |options| {
         let options = limited(&options);
         let mut tables = tables(&options).await;
@@ -99,17 +99,17 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         let gone = all.iter().filter(|lines| **lines == 0).count();
         assert!(
             gone > 10 && all.is_sorted() && all[119] == LINES as i64,
-            "those that ended first went: {all:?}"
+            "the executions that ended first were removed: {all:?}"
         );
         let bytes: i64 =
             query(&options, "SELECT CAST(SUM(LENGTH(message)) AS SIGNED) FROM log_lines").await[0];
         assert!((LIMIT / 4..=LIMIT * 5 / 4).contains(&bytes.unsigned_abs()), "{bytes} of {LIMIT}: {all:?}");
         assert_eq!(kept(&options, 500).await, LINES as i64);
-        assert_eq!(logs.removed().lines, (gone * LINES) as u64, "all that went is counted");
+        assert_eq!(logs.removed().lines, (gone * LINES) as u64, "every removed line is counted");
         assert_eq!(
             removed_until(&options).await,
             [ended_at(gone as u32).as_micros()],
-            "the end of the last one"
+            "the end of the last removed execution"
         );
     })
     .await;

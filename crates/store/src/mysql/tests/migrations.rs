@@ -26,7 +26,7 @@ async fn with_empty<F: Future<Output = ()>>(name: &str, test: impl Fn(MySqlOptio
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn steps_are_applied_once_and_told() {
+async fn steps_are_applied_once_and_reported() {
     with_empty("once", async |options| {
         let before = status(&options).await.unwrap();
         assert_eq!((before.version, before.version_known, before.applied.len()), (0, VERSION, 0));
@@ -45,7 +45,7 @@ async fn nodes_that_start_together_take_turns() {
     with_empty("together", async |options| {
         let applied = join_all((0..4).map(|_| up(&options))).await;
         let applied: Vec<String> = applied.into_iter().flat_map(Result::unwrap).collect();
-        assert_eq!(applied.len(), VERSION, "each step by one of them");
+        assert_eq!(applied.len(), VERSION, "each step was applied by one of them");
         assert_eq!(
             query::<i64>(&options, "SELECT COUNT(*) FROM punctual WHERE LENGTH(cluster) = 16").await,
             [1]
@@ -55,7 +55,7 @@ async fn nodes_that_start_together_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newer_database_is_refused_and_an_older_one_is_not_touched() {
+async fn a_newer_database_is_rejected_and_an_older_one_is_not_changed() {
     with_empty("newer", async |options| {
         up(&options).await.unwrap();
         run(
@@ -73,7 +73,7 @@ async fn a_newer_database_is_refused_and_an_older_one_is_not_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_that_broke_off_is_done_again_from_its_beginning() {
+async fn an_interrupted_step_is_run_again_from_its_start() {
     with_empty("again", async |options| {
         up(&options).await.unwrap();
         let clusters = "SELECT HEX(cluster) FROM punctual";
@@ -90,7 +90,7 @@ async fn a_step_that_broke_off_is_done_again_from_its_beginning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_as_it_was_made_is_named() {
+async fn changed_steps_are_reported() {
     with_empty("verify", async |options| {
         up(&options).await.unwrap();
         run(&options, "UPDATE migrations SET sha256 = 'changed'").await;
@@ -105,7 +105,7 @@ async fn what_is_not_as_it_was_made_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_that_were_changed_by_hand_are_named() {
+async fn manual_changes_of_tables_are_reported() {
     with_empty("changed", async |options| {
         assert_eq!(verify(&options).await.unwrap(), [NO_TABLES]);
         up(&options).await.unwrap();
@@ -143,11 +143,7 @@ async fn a_step_that_fails_is_not_counted() {
         let target = options.target().unwrap();
         assert!(migrate::apply(&target, &steps).await.is_err());
         assert_eq!(status(&options).await.unwrap().version, VERSION);
-        assert_eq!(
-            migrate::apply(&target, migrate::STEPS).await,
-            Ok(vec![]),
-            "nobody holds the turn any more"
-        );
+        assert_eq!(migrate::apply(&target, migrate::STEPS).await, Ok(vec![]), "the lease was released");
     })
     .await;
 }

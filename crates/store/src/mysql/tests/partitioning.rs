@@ -40,7 +40,7 @@ async fn now(options: &MySqlOptions) -> Timestamp {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_are_made_ahead_and_once() {
+async fn partitions_are_created_ahead_and_once() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         prepare(&options).await.unwrap();
@@ -51,14 +51,14 @@ async fn partitions_are_made_ahead_and_once() {
         }
         prepare(&options).await.unwrap();
         let made = names(&options, "history").await.len() as i64;
-        assert!(made - limits::PARTITIONS_AHEAD <= 4, "a day may have gone by between the two: {made}");
+        assert!(made - limits::PARTITIONS_AHEAD <= 4, "a day may have passed between the two: {made}");
     })
     .await;
 }
 
-/// As on a cluster, where a check may not have seen what another node had just done.
+/// As on a cluster, where a check may not have seen a change that another node has just made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_one_has_defined_meanwhile_is_no_error() {
+async fn a_concurrent_definition_is_not_an_error() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         prepare(&options).await.unwrap();
@@ -74,7 +74,7 @@ async fn what_another_one_has_defined_meanwhile_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_time_finds_a_partition() {
+async fn every_time_has_a_partition() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
@@ -92,7 +92,7 @@ async fn every_time_finds_a_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_partitions_are_dropped_and_places_are_never_given_twice() {
+async fn old_partitions_are_dropped_and_positions_are_never_reused() {
     TestDatabase::with(async |options| {
         let options = by_day(&options);
         let mut tables = tables(&options).await;
@@ -105,7 +105,7 @@ async fn old_partitions_are_dropped_and_places_are_never_given_twice() {
         let last = query::<i64>(&options, "SELECT MAX(place) FROM history").await[0];
         let days = names(&options, "history").await.len();
         let kept = maintenance.retain(horizon(now), 10).await.unwrap();
-        assert_eq!((kept.history, kept.logs), (0, 0), "what shares a partition with newer rows stays");
+        assert_eq!((kept.history, kept.logs), (0, 0), "rows in a partition with newer rows stay");
         let later = now.plus(Duration::from_secs(24 * 3_600));
         let gone = maintenance.retain(horizon(later), 10).await.unwrap();
         assert_eq!((gone.history, gone.logs, gone.more), (3, 3, false));

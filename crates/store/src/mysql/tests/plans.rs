@@ -137,7 +137,7 @@ fn searches() -> Vec<Search> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_that_is_read_searches_an_index() {
+async fn every_read_searches_an_index() {
     TestDatabase::with(async |options| {
         MySqlStore::open(&options).await.unwrap().close().await;
         let mut conn = client(&options).await;

@@ -33,13 +33,13 @@ async fn job_counts(readers: &Readers) -> Result<JobCounts, StoreError> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn an_unreachable_server_is_unavailable() {
     let error = clock(&readers_of(&MySqlOptions::new(nowhere()), 1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
 }
 
 #[tokio::test]
-async fn who_finds_all_connections_taken_is_told_after_a_while() {
+async fn a_caller_gets_an_error_if_no_connection_becomes_free() {
     TestDatabase::with(async |options| {
         let mut readers = readers_of(&options, 2);
         readers.time_limit = Duration::from_millis(50);
@@ -84,7 +84,7 @@ async fn a_caller_that_gives_up_leaves_no_answer_for_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_given_back_is_used_again() {
+async fn a_returned_connection_is_reused() {
     TestDatabase::with(async |options| {
         let readers = readers_of(&options, 1);
         let mut seen = Vec::new();
@@ -101,7 +101,7 @@ async fn a_connection_that_was_given_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_defined_anew_under_a_snapshot_is_a_conflict() {
+async fn a_table_that_is_redefined_during_a_snapshot_is_a_conflict() {
     TestDatabase::with(async |options| {
         let mut reader = client(&options).await;
         let mut definer = client(&options).await;
@@ -135,7 +135,7 @@ async fn hindered(conflicts: &AtomicU32) -> Result<u32, Fault> {
 }
 
 #[tokio::test]
-async fn a_verb_that_meets_with_a_conflict_begins_again_a_few_times() {
+async fn a_verb_restarts_a_few_times_after_conflicts() {
     TestDatabase::with(async |options| {
         let readers = readers_of(&options, 1);
         let read = async |conflicts: u32| -> Result<u32, StoreError> {
@@ -152,14 +152,14 @@ async fn a_verb_that_meets_with_a_conflict_begins_again_a_few_times() {
 }
 
 #[tokio::test]
-async fn lists_are_read_from_the_primary_while_the_replica_is_away() {
+async fn lists_are_read_from_the_primary_while_the_replica_is_unavailable() {
     TestDatabase::with(async |options| {
         MySqlStore::open(&options).await.unwrap().close().await;
         let options = MySqlOptions { replica_url: Some(nowhere()), ..options };
         let readers = readers_of(&options, 2);
         assert!(readers.replica().is_some());
         assert_eq!(job_counts(&readers).await.unwrap(), JobCounts::default());
-        assert!(readers.replica().is_none(), "it is left alone for a while");
+        assert!(readers.replica().is_none(), "the replica is not tried for a while");
         assert_eq!(job_counts(&readers).await.unwrap(), JobCounts::default());
         readers.close().await;
     })

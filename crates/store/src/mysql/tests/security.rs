@@ -70,13 +70,13 @@ impl Place {
         Ok(row.get::<String, _>(1).unwrap())
     }
 
-    async fn is_believed_as_the_url_says(&self, certificates: &Certificates) {
+    async fn certificates_are_verified_as_the_url_requires(&self, certificates: &Certificates) {
         let (own, others) = (certificates.authority("localhost"), certificates.authority("elsewhere"));
         for words in [format!("ssl-mode=verify-identity&{own}"), own.clone(), "ssl-mode=required".to_owned()]
         {
             assert!(!self.cipher(&words).await.unwrap().is_empty(), "{words}");
         }
-        assert_eq!(self.cipher("ssl-mode=disabled").await.unwrap(), "", "nobody has asked for it");
+        assert_eq!(self.cipher("ssl-mode=disabled").await.unwrap(), "", "TLS was not requested");
         for words in [others.as_str(), "ssl-mode=verify-identity", "ssl-mode=verify-ca"] {
             let error = self.cipher(words).await.unwrap_err();
             assert!(
@@ -87,7 +87,7 @@ impl Place {
     }
 
     /// The certificate is for another name.
-    async fn is_not_believed_under_another_name(&self, certificates: &Certificates) {
+    async fn is_rejected_under_another_name(&self, certificates: &Certificates) {
         assert!(!self.cipher("ssl-mode=required").await.unwrap().is_empty());
         let authority = certificates.authority("elsewhere");
         // The driver verifies the name in both modes, which is the safe side.
@@ -103,15 +103,15 @@ mod mysql_server {
     use super::*;
 
     #[tokio::test]
-    async fn is_believed_as_the_url_says() {
+    async fn certificates_are_verified_as_the_url_requires() {
         let certificates = Certificates::new();
         let database = TestDatabase::on(Server::MySql).await;
         let mut client = super::super::database::client(&database.options()).await;
         let place = Place { port: database.port() };
         present(&mut client, &certificates, "localhost").await;
-        place.is_believed_as_the_url_says(&certificates).await;
+        place.certificates_are_verified_as_the_url_requires(&certificates).await;
         present(&mut client, &certificates, "elsewhere").await;
-        place.is_not_believed_under_another_name(&certificates).await;
+        place.is_rejected_under_another_name(&certificates).await;
         database.leave().await;
     }
 }
@@ -128,13 +128,13 @@ async fn present(client: &mut Conn, certificates: &Certificates, name: &str) {
 
 /// MariaDB loads its certificates at start, so the test has its own servers.
 #[tokio::test]
-async fn mariadb_is_believed_as_the_url_says() {
+async fn mariadb_certificates_are_verified_as_the_url_requires() {
     let certificates = Certificates::new();
     let server = secured(&certificates, "localhost");
-    Place::of(&server).is_believed_as_the_url_says(&certificates).await;
+    Place::of(&server).certificates_are_verified_as_the_url_requires(&certificates).await;
     drop(server);
     let server = secured(&certificates, "elsewhere");
-    Place::of(&server).is_not_believed_under_another_name(&certificates).await;
+    Place::of(&server).is_rejected_under_another_name(&certificates).await;
 }
 
 /// A server that presents one of the certificates.

@@ -143,7 +143,7 @@ fn searches() -> Vec<Search> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_locks_and_writes_searches_an_index() {
+async fn locks_and_writes_search_an_index() {
     TestDatabase::with(async |options| {
         let mut conn = filled(&options).await;
         for search in searches() {
@@ -167,7 +167,7 @@ async fn what_locks_and_writes_searches_an_index() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_reads_what_it_takes_and_no_more() {
+async fn a_claim_reads_only_the_rows_that_it_takes() {
     TestDatabase::with(async |options| {
         let mut conn = filled(&options).await;
         conn.query_drop("BEGIN").await.unwrap();

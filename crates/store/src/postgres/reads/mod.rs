@@ -17,7 +17,7 @@ use statements::statement;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
-/// Statements omit what does not fit into a page, so that they may look at many rows.
+/// Statements omit rows that do not fit into a page, so that they may read many rows.
 const BATCHES: ReadBatches = ReadBatches {
     rows: usize::MAX,
     dead_letters: LOOKED_AT_MAX,

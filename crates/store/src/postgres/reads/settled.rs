@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_read_as_the_database_writes_it() {
+    fn a_snapshot_is_parsed_from_the_databases_format() {
         let snapshot = TransactionSnapshot::read("745:752:745,748", 3).unwrap();
         assert_eq!(
             snapshot,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_compared_without_the_rounds_they_have_made() {
+    fn numbers_are_compared_without_their_wraparound_epoch() {
         assert_eq!(short((7 << 32) + 745), 745);
     }
 }

@@ -24,7 +24,7 @@ async fn first(tables: &mut PostgresTables, lane: i64, count: usize) -> Vec<Occu
 }
 
 #[tokio::test]
-async fn what_a_process_queues_before_the_rest_is_the_first_it_finds() {
+async fn work_that_a_process_queues_before_its_cursor_is_found_first() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let lane = lane(&mut tables, "a").await;
@@ -37,7 +37,7 @@ async fn what_a_process_queues_before_the_rest_is_the_first_it_finds() {
 }
 
 #[tokio::test]
-async fn what_another_process_queues_before_the_rest_is_found() {
+async fn work_that_another_process_queues_before_the_cursor_is_found() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let number = lane(&mut one, "a").await;
@@ -48,12 +48,12 @@ async fn what_another_process_queues_before_the_rest_is_found() {
         assert_eq!(
             first(&mut one, number, 9).await,
             ids(&[4, 5, 6, 7, 8]),
-            "who wants more than there is looks everywhere"
+            "a claim for more than is found scans from the start"
         );
 
         assert_eq!(first(&mut one, number, 2).await, ids(&[4, 5]));
         queue(&mut other, number, &[3]).await;
-        eventually("the first is found although there is enough without it", async || {
+        eventually("the first is found although there is enough other work", async || {
             first(&mut one, number, 2).await == ids(&[3, 4])
         })
         .await;

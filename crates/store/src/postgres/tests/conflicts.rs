@@ -1,4 +1,4 @@
-//! Conflicting transactions and broken connections: each is reported as what it is.
+//! Conflicting transactions and broken connections: each is reported with the right kind of fault.
 
 use super::database::{TestDatabase, client};
 use super::dialect::{maintenance, tables};
@@ -25,20 +25,20 @@ async fn a_row_that_another_has_inserted_is_a_conflict() {
             ReadSet { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..ReadSet::default() };
         for tables in [&mut one, &mut other] {
             tables.begin().await.unwrap();
-            assert_eq!(tables.fetch(&read_set).await.unwrap().keys, [], "both see it free");
+            assert_eq!(tables.fetch(&read_set).await.unwrap().keys, [], "both see the key as free");
         }
         one.commit(&write_set(1)).await.unwrap();
         let fault = other.commit(&write_set(2)).await.unwrap_err();
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
         let found = fetch(&mut other, &read_set).await;
-        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "all of it was undone");
+        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "everything was rolled back");
     })
     .await;
 }
 
 #[tokio::test]
-async fn transactions_that_wait_for_each_other_are_told_so() {
+async fn a_deadlock_is_a_conflict() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
@@ -56,14 +56,14 @@ async fn transactions_that_wait_for_each_other_are_told_so() {
             found
         });
         let faults: Vec<_> = [first.err(), second.err()].into_iter().flatten().collect();
-        assert!(faults.len() == 1 && faults[0].is_conflict(), "one of them: {faults:?}");
+        assert!(faults.len() == 1 && faults[0].is_conflict(), "exactly one of them fails: {faults:?}");
         one.abandon().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
+async fn a_claim_skips_locked_rows_and_takes_the_next() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "default").await;
@@ -79,7 +79,11 @@ async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
         let ids = |numbers: [u32; 2]| numbers.map(|number| id(number).occurrence(1)).to_vec();
         assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])]);
         assert_eq!(other.fetch(&claims(2)).await.unwrap().claims, [ids([3, 4])]);
-        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])], "its own are no obstacle");
+        assert_eq!(
+            one.fetch(&claims(2)).await.unwrap().claims,
+            [ids([1, 2])],
+            "its own locks do not block it"
+        );
         one.abandon().await;
         other.abandon().await;
     })
@@ -87,7 +91,7 @@ async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
 }
 
 #[tokio::test]
-async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
+async fn concurrent_settings_of_a_queue_are_not_overwritten() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let row = |paused_at, max_depth| QueueRow {
@@ -111,7 +115,7 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
 }
 
 #[tokio::test]
-async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
+async fn a_dropped_partition_is_a_conflict_and_created_again() {
     TestDatabase::with(async |options| {
         let shared = SharedDatabase::new(&options).unwrap();
         let mut tables = PostgresTables::connect(shared).await.unwrap();
@@ -134,7 +138,7 @@ async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_an_outage_and_is_made_anew() {
+async fn a_lost_connection_is_an_outage_and_is_reopened() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let read_set = ReadSet { queues: true, ..ReadSet::default() };
@@ -156,7 +160,7 @@ async fn end_others(options: &PostgresOptions) {
 }
 
 #[tokio::test]
-async fn a_server_that_only_reads_is_named_for_what_it_is() {
+async fn a_read_only_server_is_reported_as_such() {
     TestDatabase::with(async |options| {
         let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
              current_database()); END $$";
@@ -170,7 +174,7 @@ async fn a_server_that_only_reads_is_named_for_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_outage_without_secrets() {
+async fn an_unreachable_server_is_an_outage_without_secrets() {
     let options = PostgresOptions::new("postgres://ann:s3cret@127.0.0.1:1/payroll?sslmode=disable");
     let fault =
         PostgresTables::connect(SharedDatabase::new(&options).unwrap()).await.map(|_| ()).unwrap_err();

@@ -1,5 +1,5 @@
-//! A database that is reachable but does not do what is requested: deadlocks, statements that take too
-//! long, exhausted connections, and a read-only server.
+//! A database that is reachable but cannot serve requests: deadlocks, statements that take too long, exhausted
+//! connections, and a read-only server.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, id};
@@ -52,14 +52,14 @@ async fn lock(client: &Client, number: u32) {
 }
 
 /// Waits until a transaction waits for a lock in this database.
-async fn until_somebody_waits(client: &Client) {
+async fn until_a_transaction_waits(client: &Client) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let waits = async || client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0;
-    eventually("somebody waits for a lock", waits).await;
+    eventually("a transaction waits for a lock", waits).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_undone_in_a_deadlock_is_run_again() {
+async fn a_call_that_loses_a_deadlock_is_retried() {
     TestDatabase::with(async |options| {
         let store = open(&options).await;
         let (other, watcher) = (client(&options).await, client(&options).await);
@@ -70,7 +70,7 @@ async fn a_call_that_is_undone_in_a_deadlock_is_run_again() {
             let store = store.clone();
             async move { store.control(at(2), pause(&[1, 2])).await }
         });
-        until_somebody_waits(&watcher).await;
+        until_a_transaction_waits(&watcher).await;
         lock(&other, 1).await;
         other.batch_execute("COMMIT").await.unwrap();
         let outcomes = call.await.unwrap().unwrap();
@@ -102,14 +102,14 @@ async fn a_statement_that_takes_too_long_is_an_outage_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_share_the_connections_that_there_are() {
+async fn readers_share_a_small_pool() {
     TestDatabase::with(async |options| {
         let store = open(&PostgresOptions { statement_timeout: SOON, readers: 1, ..options.clone() }).await;
         let other = client(&options).await;
         other.batch_execute("BEGIN; LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let read_by_many = async || futures_util::future::join_all((0..8).map(|_| store.job(id(1)))).await;
         for seen in read_by_many().await {
-            assert!(seen.is_err_and(|error| error.is_retryable()), "nobody can read it");
+            assert!(seen.is_err_and(|error| error.is_retryable()), "no reader can read it");
         }
         other.batch_execute("COMMIT").await.unwrap();
         for seen in read_by_many().await {
@@ -120,7 +120,7 @@ async fn readers_share_the_connections_that_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_only_reads_is_told_with_what_to_do() {
+async fn a_read_only_server_is_reported_with_advice() {
     TestDatabase::with(async |options| {
         let (proxy, through) = Proxy::before(&options).await;
         let store = open(&through).await;
@@ -141,7 +141,7 @@ async fn a_server_that_only_reads_is_told_with_what_to_do() {
 
 /// Calls until the error says that the server is read-only: the cut connections may be reported first.
 async fn until_advised<T>(call: impl AsyncFn() -> Result<T, StoreError>) {
-    eventually("somebody says that it only reads", async || {
+    eventually("the error says that the server is read-only", async || {
         let error = call().await.map(|_| ()).unwrap_err();
         assert!(error.is_retryable(), "{error}");
         error.to_string().contains("give the address of the primary")

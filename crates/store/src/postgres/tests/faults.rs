@@ -57,7 +57,7 @@ impl FaultSetup {
         for of in [Sender::Client, Sender::Server] {
             let mut messages = 0;
             loop {
-                assert!(messages < MESSAGES_MAX, "the call never comes through");
+                assert!(messages < MESSAGES_MAX, "the call never succeeds");
                 number += 1;
                 step(self, number, Fault::CutAfter { messages, of }).await;
                 let was_cut = self.proxy.disarm();
@@ -90,7 +90,7 @@ impl FaultSetup {
     }
 
     async fn open_of(&self, job: JobId) -> Vec<(u32, LiveState)> {
-        let view = again(|| self.store.job(job)).await.expect("the job is there");
+        let view = again(|| self.store.job(job)).await.expect("the job exists");
         view.open.iter().map(|live| (live.id.number, live.state)).collect()
     }
 
@@ -215,14 +215,14 @@ async fn fires(stage: &FaultSetup, number: u32, fault: Fault) {
     let is_known =
         |outcome: &FireOutcome| matches!(outcome, FireOutcome::Fired { .. } | FireOutcome::Conflict);
     assert!(outcomes.iter().all(is_known), "{fault:?}: {outcomes:?}");
-    let view = again(|| stage.store.job(job.id)).await.expect("the job is there");
+    let view = again(|| stage.store.job(job.id)).await.expect("the job exists");
     let nominal: Vec<_> = view.open.iter().map(|live| live.scheduled_time).collect();
     assert_eq!(nominal, [at(10)], "{fault:?}");
     assert_eq!(view.schedule.and_then(|schedule| schedule.due_at), Some(at(20)), "{fault:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_is_cut_anywhere_is_made_up_for_by_a_resync() {
+async fn a_claim_that_is_cut_anywhere_is_recovered_by_a_resync() {
     FaultSetup::with(async |stage| stage.walk(claims).await).await;
 }
 
@@ -245,7 +245,7 @@ async fn claims(stage: &FaultSetup, number: u32, fault: Fault) {
             let ClaimOutcome::Claimed { assignments, .. } = again else { panic!("claimed: {again:?}") };
             assignments
         }
-        ClaimOutcome::SessionLost => panic!("nobody lost it"),
+        ClaimOutcome::SessionLost => panic!("the session was not lost"),
     };
     let claimed: BTreeSet<ExecutionId> = assignments.iter().map(|next| next.execution).collect();
     let all: BTreeSet<_> = jobs.iter().map(|new| new.job.id.occurrence(1).attempt(1)).collect();
@@ -276,7 +276,7 @@ async fn reports(stage: &FaultSetup, number: u32, fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_committed_counts_although_its_answer_is_lost() {
+async fn a_commit_counts_although_its_answer_is_lost() {
     FaultSetup::with(async |stage| {
         let lost = Fault::LoseCommit;
         // The name of the queue is committed separately, before the first job that needs it.
@@ -320,7 +320,7 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_connections_hang_is_in_nobodys_way() {
+async fn a_node_whose_connections_hang_blocks_no_other() {
     FaultSetup::with(async |stage| {
         let (_, assignments) = stage.running(1).await;
         let job = assignments[0].execution.occurrence.job;
@@ -341,7 +341,7 @@ async fn a_node_whose_connections_hang_is_in_nobodys_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_away_is_told_at_once_and_found_again() {
+async fn an_unavailable_database_is_reported_at_once_and_used_again_later() {
     FaultSetup::with(async |stage| {
         stage.store.submit(at(1), new_jobs(1)).await.unwrap();
         stage.proxy.go_away();

@@ -14,7 +14,7 @@ fn behind(hosts: &str, options: &PostgresOptions) -> PostgresOptions {
 }
 
 #[tokio::test]
-async fn a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next() {
+async fn a_host_that_hangs_or_is_gone_does_not_delay_the_next() {
     TestDatabase::with(async |options| {
         // It accepts connections, like the kernel of a machine whose processes hang, and never replies.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -31,7 +31,7 @@ async fn a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next() {
 }
 
 #[tokio::test]
-async fn where_no_host_will_do_it_is_told_of_each_why() {
+async fn the_error_gives_a_reason_for_each_unusable_host() {
     let url = "postgres://nobody@127.0.0.1:9,127.0.0.1:10/nothing";
     let error = PostgresStore::open(&PostgresOptions::new(url)).await.map(drop).unwrap_err();
     let OpenError::Database { database, source: StoreError::Unavailable(reason) } = error else {
@@ -42,7 +42,7 @@ async fn where_no_host_will_do_it_is_told_of_each_why() {
 }
 
 #[tokio::test]
-async fn hosts_that_all_hang_are_given_up_in_time() {
+async fn a_connection_attempt_times_out_if_all_hosts_hang() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let options = PostgresOptions {
@@ -54,7 +54,7 @@ async fn hosts_that_all_hang_are_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn a_database_that_only_reads_is_not_taken_for_the_primary() {
+async fn a_read_only_database_is_not_used_as_the_primary() {
     TestDatabase::with(async |options| {
         let url = format!("{}?options=-c%20default_transaction_read_only%3Don", options.url);
         let error =

@@ -42,7 +42,7 @@ async fn kept(client: &Client, numbers: std::ops::RangeInclusive<u32>) -> Vec<i6
 }
 
 #[tokio::test]
-async fn the_oldest_days_go_as_a_whole() {
+async fn the_oldest_days_are_dropped_completely() {
     TestDatabase::with(async |options| {
         let options = limited(&options, Duration::from_secs(1));
         let store = PostgresStore::open(&options).await.unwrap();
@@ -57,16 +57,16 @@ async fn the_oldest_days_go_as_a_whole() {
         }
         let kept = kept(&client, 1..=60).await;
         let gone = kept.iter().filter(|lines| **lines == 0).count();
-        assert!(gone > 20 && kept.is_sorted() && kept[59] == LINES as i64, "the oldest went: {kept:?}");
+        assert!(gone > 20 && kept.is_sorted() && kept[59] == LINES as i64, "the oldest were removed: {kept:?}");
         let figures = store.figures().await.unwrap();
-        assert_eq!(figures.log_lines_removed, (gone * LINES) as u64, "all that went is counted");
-        assert_eq!(store.logs_removed_until().await.unwrap(), Some(at(gone as i64 + 1)), "the end of the last one");
+        assert_eq!(figures.log_lines_removed, (gone * LINES) as u64, "every removed line is counted");
+        assert_eq!(store.logs_removed_until().await.unwrap(), Some(at(gone as i64 + 1)), "the end of the last removed execution");
     })
     .await;
 }
 
 #[tokio::test]
-async fn within_a_day_the_logs_of_those_go_that_ended_first() {
+async fn within_a_day_the_executions_that_ended_first_lose_their_logs() {
     TestDatabase::with(async |options| {
         let options = limited(&options, limits::PARTITION_WIDTH);
         let logs = logs(&options);
@@ -83,18 +83,18 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         let gone = all.iter().filter(|lines| **lines == 0).count();
         assert!(
             gone > 40 && all.is_sorted() && all[119] == LINES as i64,
-            "those that ended first went: {all:?}"
+            "the executions that ended first were removed: {all:?}"
         );
-        // The amount of lines stays what it was when the limit was reached, although the database has not
-        // freed its pages.
+        // The amount of lines stays constant after the limit was reached, although the database has not freed its
+        // pages.
         let (least, most) = (LIMIT / 2, LIMIT * 5 / 4);
         let sql = "SELECT sum(octet_length(message) + 100)::bigint FROM lines";
         let bytes: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
         assert!((least..=most).contains(&bytes.unsigned_abs()), "{bytes} of {LIMIT}: {all:?}");
         assert_eq!(kept(&client, 500..=500).await, [LINES as i64]);
-        assert_eq!(logs.removed().lines, (gone * LINES) as u64, "all that went is counted");
+        assert_eq!(logs.removed().lines, (gone * LINES) as u64, "every removed line is counted");
         let until: i64 = client.query_one("SELECT at FROM probe WHERE id = 3", &[]).await.unwrap().get(0);
-        assert_eq!(until, at(gone as i64).as_micros(), "the end of the last one");
+        assert_eq!(until, at(gone as i64).as_micros(), "the end of the last removed execution");
     })
     .await;
 }

@@ -11,7 +11,7 @@ async fn empty(options: &PostgresOptions) {
 }
 
 #[tokio::test]
-async fn steps_are_applied_once_and_told() {
+async fn steps_are_applied_once_and_reported() {
     TestDatabase::with(async |options| {
         empty(&options).await;
         let before = status(&options).await.unwrap();
@@ -32,7 +32,7 @@ async fn nodes_that_start_together_take_turns() {
         empty(&options).await;
         let applied = join_all((0..4).map(|_| up(&options))).await;
         let applied: Vec<String> = applied.into_iter().flat_map(Result::unwrap).collect();
-        assert_eq!(applied.len(), VERSION, "each step by one of them");
+        assert_eq!(applied.len(), VERSION, "each step was applied by one of them");
         let client = client(&options).await;
         let clusters =
             client.query_one("SELECT count(*), min(schema_version) FROM punctual", &[]).await.unwrap();
@@ -42,7 +42,7 @@ async fn nodes_that_start_together_take_turns() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_refused() {
+async fn a_newer_database_is_rejected() {
     TestDatabase::with(async |options| {
         let newer = "UPDATE punctual SET schema_version = 99; \
              INSERT INTO migrations (version, name, sha256, applied_at) VALUES (99, '0099_later', '', 0)";
@@ -57,7 +57,7 @@ async fn a_newer_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_step_that_was_applied_in_another_form_is_named() {
+async fn a_step_that_differs_is_reported() {
     TestDatabase::with(async |options| {
         client(&options).await.batch_execute("UPDATE migrations SET sha256 = 'changed'").await.unwrap();
         let problems = verify(&options).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_step_that_was_applied_in_another_form_is_named() {
 }
 
 #[tokio::test]
-async fn tables_that_were_changed_by_hand_are_named() {
+async fn manual_changes_of_tables_are_reported() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let changed = "DROP INDEX live_claim; DROP TABLE dead_letters; ALTER TABLE jobs ADD foo int; \
@@ -82,7 +82,7 @@ async fn tables_that_were_changed_by_hand_are_named() {
         ];
         assert_eq!(verify(&options).await.unwrap(), problems);
         let left: i64 = client.query_one("SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()", &[]).await.unwrap().get(0);
-        assert_eq!(left, 0, "what was made to compare with is gone");
+        assert_eq!(left, 0, "the tables created for the comparison are gone");
         client.batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
         assert_eq!(verify(&options).await.unwrap(), [NO_TABLES]);
     })
@@ -100,14 +100,14 @@ async fn a_step_that_fails_leaves_nothing_behind() {
         });
         assert!(migrate::apply(&client, &steps).await.is_err());
         let half = client.query_one("SELECT to_regclass('half') IS NULL", &[]).await.unwrap();
-        assert!(half.get::<_, bool>(0), "the table is there");
+        assert!(half.get::<_, bool>(0), "the table exists");
         assert_eq!(status(&options).await.unwrap().version, VERSION);
     })
     .await;
 }
 
 #[tokio::test]
-async fn places_go_on_in_a_database_from_another_server() {
+async fn positions_continue_in_a_database_from_another_server() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let maintenance = super::dialect::maintenance(&options);
@@ -126,7 +126,7 @@ async fn places_go_on_in_a_database_from_another_server() {
 }
 
 #[tokio::test]
-async fn a_database_beside_this_one_is_made_and_dropped() {
+async fn another_database_is_created_and_dropped() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let own: String = client.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);

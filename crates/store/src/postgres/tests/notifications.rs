@@ -5,7 +5,7 @@ use crate::postgres::listen::PostgresReadyQueue;
 use punctual_core::ports::{Lane, ReadyHint, ReadyQueue, ReadyQueueError};
 
 #[tokio::test]
-async fn lanes_are_heard_by_others_and_a_lost_connection_is_replaced() {
+async fn notifications_reach_other_processes_and_a_lost_connection_is_replaced() {
     TestDatabase::with(async |options| {
         let target = options.target().unwrap();
         let (one, other) = (PostgresReadyQueue::new(&target), PostgresReadyQueue::new(&target));
@@ -13,7 +13,7 @@ async fn lanes_are_heard_by_others_and_a_lost_connection_is_replaced() {
             assert_eq!(
                 queue.receive().await.unwrap(),
                 ReadyHint::AnyLane,
-                "a new line has missed what was told before"
+                "a new connection has missed earlier notifications"
             );
         }
         let lanes = ReadyHint::Lanes([Lane::new("a", "x"), Lane::new("b\"", "y")].into());
@@ -24,7 +24,7 @@ async fn lanes_are_heard_by_others_and_a_lost_connection_is_replaced() {
         assert_eq!(
             one.receive().await.unwrap(),
             ReadyHint::AnyLane,
-            "its own word is left out, and the long one is short"
+            "its own notification is ignored, and a long one is sent in short form"
         );
 
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \

@@ -35,7 +35,7 @@ async fn finish(store: &PostgresStore, number: u64) -> JobId {
 }
 
 /// The jobs whose executions a follower gets from the start, and the position where a new follower starts.
-async fn told(store: &PostgresStore) -> (Vec<JobId>, u64) {
+async fn followed(store: &PostgresStore) -> (Vec<JobId>, u64) {
     let page = store.finished_after(0, 100).await.unwrap();
     let jobs = page.items.iter().map(|event| event.finished.id.occurrence.job).collect();
     (jobs, store.history_span().await.unwrap().ends_at)
@@ -46,17 +46,17 @@ async fn begin_writing(client: &Client) {
 }
 
 #[tokio::test]
-async fn nothing_is_told_that_an_open_transaction_can_still_precede() {
+async fn followers_see_nothing_after_an_open_transaction() {
     TestDatabase::with(async |options| {
         let store = open(&options).await;
         let first = finish(&store, 1).await;
         let open = client(&options).await;
         begin_writing(&open).await;
         let second = finish(&store, 2).await;
-        let (jobs, ends_at) = told(&store).await;
+        let (jobs, ends_at) = followed(&store).await;
         assert_eq!(jobs, [first], "the second has a higher number than the transaction that is open");
         open.batch_execute("COMMIT").await.unwrap();
-        let (jobs, ended_at) = told(&store).await;
+        let (jobs, ended_at) = followed(&store).await;
         assert_eq!(jobs, [first, second]);
         assert!(ends_at < ended_at);
     })
@@ -71,7 +71,7 @@ async fn transactions_of_other_databases_hold_nothing_back() {
             let other = client(&elsewhere).await;
             begin_writing(&other).await;
             let (one, two) = (finish(&store, 1).await, finish(&store, 2).await);
-            assert_eq!(told(&store).await.0, [one, two]);
+            assert_eq!(followed(&store).await.0, [one, two]);
         })
         .await;
     })
@@ -85,7 +85,7 @@ async fn listed(store: &PostgresStore) -> Vec<JobId> {
 }
 
 #[tokio::test]
-async fn lists_come_from_the_primary_while_the_replica_is_away() {
+async fn lists_are_read_from_the_primary_while_the_replica_is_unavailable() {
     TestDatabase::with(async |options| {
         let options = PostgresOptions { replica_url: Some(NOWHERE.to_owned()), ..options };
         let store = open(&options).await;
@@ -97,7 +97,7 @@ async fn lists_come_from_the_primary_while_the_replica_is_away() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_told_as_such() {
+async fn an_unreachable_database_is_reported_as_unavailable() {
     let error = PostgresStore::open(&PostgresOptions::new(NOWHERE)).await.map(|_| ()).unwrap_err();
     assert!(matches!(&error, OpenError::Database { source: StoreError::Unavailable(_), .. }), "{error:?}");
 }

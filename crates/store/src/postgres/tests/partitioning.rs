@@ -20,7 +20,7 @@ async fn names(client: &Client, parent: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn partitions_are_made_ahead_and_once() {
+async fn partitions_are_created_ahead_and_once() {
     TestDatabase::with(async |mut options| {
         options.partition_width = DAY;
         let maintenance = maintenance(&options);
@@ -40,7 +40,7 @@ async fn partitions_are_made_ahead_and_once() {
 
 /// PostgreSQL may lose the notice in a session that reads the list while a partition is attached.
 #[tokio::test]
-async fn sessions_are_told_of_a_new_partition_once_more_after_they_have_read_the_old_list() {
+async fn sessions_are_notified_again_of_a_new_partition_after_reading_the_old_list() {
     TestDatabase::with(async |options| {
         let (busy, observer) = (client(&options).await, client(&options).await);
         let sleeping = "SELECT pg_sleep(0.5), (SELECT count(*) FROM history)";
@@ -55,10 +55,10 @@ async fn sessions_are_told_of_a_new_partition_once_more_after_they_have_read_the
         };
         let (_, slept) = futures_util::future::join(made, busy.query(sleeping, &[])).await;
         slept.unwrap();
-        let told = "SELECT bool_and(pg_attribute.xmin::text::bigint > pg_inherits.xmin::text::bigint) \
+        let are_notified = "SELECT bool_and(pg_attribute.xmin::text::bigint > pg_inherits.xmin::text::bigint) \
              FROM pg_attribute, pg_inherits WHERE attrelid = 'history'::regclass AND attname = 'job' \
              AND inhparent = 'history'::regclass";
-        assert!(observer.query_one(told, &[]).await.unwrap().get::<_, bool>(0));
+        assert!(observer.query_one(are_notified, &[]).await.unwrap().get::<_, bool>(0));
     })
     .await;
 }
@@ -79,14 +79,14 @@ async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
         }
         let sql = "SELECT count(*), (SELECT count(*) FROM history) FROM partitions WHERE parent = 'history'";
         let row = client(&options).await.query_one(sql, &[]).await.unwrap();
-        assert!(row.get::<_, i64>(0) <= 5, "as wide as there was room for: {row:?}");
+        assert!(row.get::<_, i64>(0) <= 5, "limited by its neighbours: {row:?}");
         assert_eq!(row.get::<_, i64>(1), 51);
     })
     .await;
 }
 
 #[tokio::test]
-async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
+async fn old_partitions_are_dropped_with_their_records() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let (maintenance, logs) = (maintenance(&options), logs(&options));
@@ -113,7 +113,7 @@ async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
 }
 
 #[tokio::test]
-async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
+async fn an_interrupted_drop_is_completed() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let mut tables = tables(&options).await;
@@ -142,7 +142,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         let guard = WriterGuard::take(&options.target().unwrap(), Duty::Retention).await.unwrap().unwrap();
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = maintenance.retain(horizon, 10).await.unwrap();
-        assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
+        assert_eq!((retained.history, retained.more), (0, false), "another process is doing it");
         // Rows written meanwhile are visible at once, although the other transaction is open.
         write(&mut tables, &WriteSet { history: vec![row(2)], ..WriteSet::default() }).await;
         let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_guard_that_lost_its_connection_is_no_longer_exclusive() {
         client(&options).await.batch_execute(end).await.unwrap();
         guard.must_be_held().await.unwrap_err();
         let next = WriterGuard::take(&target, Duty::Retention).await.unwrap();
-        next.expect("the lock went with the connection").release().await.unwrap();
+        next.expect("the lock ended with the connection").release().await.unwrap();
     })
     .await;
 }

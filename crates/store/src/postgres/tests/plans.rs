@@ -124,7 +124,7 @@ const FILL: &str = "
 ";
 
 #[tokio::test]
-async fn what_is_read_is_found_by_an_index() {
+async fn every_read_uses_an_index() {
     TestDatabase::with(|options| async move {
         let client = filled(&options).await;
         let mut wrong = Vec::new();

@@ -41,7 +41,7 @@ fn now() -> Timestamp {
 }
 
 #[tokio::test]
-async fn the_primary_is_found_wherever_it_stands_and_a_standby_is_never_taken_for_it() {
+async fn the_primary_is_found_in_any_position_and_a_standby_is_never_used() {
     Pair::with("replica_hosts", async |pair| {
         for (number, url) in (1..).zip(&pair.both_ways) {
             let store = PostgresStore::open(&PostgresOptions::new(url)).await.unwrap();
@@ -58,7 +58,7 @@ async fn the_primary_is_found_wherever_it_stands_and_a_standby_is_never_taken_fo
 }
 
 #[tokio::test]
-async fn a_standby_that_follows_lists_what_its_primary_has() {
+async fn a_standby_lists_the_rows_of_its_primary() {
     Pair::with("replica_lists", async |pair| {
         let standby = Some(pair.standby.clone());
         let options = PostgresOptions { replica_url: standby, ..PostgresOptions::new(&pair.primary) };

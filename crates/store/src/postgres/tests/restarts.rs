@@ -40,7 +40,7 @@ async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
+async fn a_server_that_is_stopped_under_load_loses_and_repeats_nothing() {
     let mut servers = Servers::start(SERVICE).unwrap();
     let url = servers.url(SERVICE).unwrap().to_owned();
     let store = Arc::new(PostgresStore::open(&PostgresOptions::new(url.clone())).await.unwrap());
@@ -51,12 +51,12 @@ async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
         (0..WORKERS).map(|index| tokio::spawn(run(store.clone(), work.clone(), index))).collect();
     let ends: [End; 4] = [Servers::stop, Servers::kill, Servers::stop, Servers::kill];
     for end in ends {
-        work.goes_on().await;
+        work.makes_progress().await;
         // The others continue meanwhile, on their own threads.
         end(&mut servers, SERVICE).unwrap();
         servers.start_again(SERVICE).unwrap();
     }
-    work.goes_on().await;
+    work.makes_progress().await;
     work.is_ending.store(true, Ordering::Relaxed);
     let mut acknowledged = Vec::new();
     for submitter in submitters {
@@ -74,7 +74,7 @@ async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
         let ended: Vec<_> = history.iter().map(|one| (one.id, one.status)).collect();
         let execution = job.occurrence(1).attempt(1);
         assert_eq!(ended, [(execution, Status::Succeeded)]);
-        assert_eq!(accepted.remove(&execution), Some(1), "one worker has run it");
+        assert_eq!(accepted.remove(&execution), Some(1), "exactly one worker ran it");
     }
     assert_eq!(accepted, BTreeMap::new(), "nothing ran that was not acknowledged");
     assert_eq!(store.job_counts().await.unwrap().completed, acknowledged.len() as u64);
@@ -92,10 +92,10 @@ struct Work {
 
 impl Work {
     /// Waits until more jobs have ended.
-    async fn goes_on(&self) {
+    async fn makes_progress(&self) {
         let before = self.done.load(Ordering::Relaxed);
         let is_done = async || self.done.load(Ordering::Relaxed) >= before + JOBS_BETWEEN;
-        eventually("more is done", is_done).await;
+        eventually("more jobs have ended", is_done).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<Exec
             }
         };
         if assignments.is_empty() {
-            // Another worker may be about to give back executions whose assignment was lost.
+            // Another worker may be about to return executions whose assignment was lost.
             if may_end && again(|| store.job_counts()).await.active == 0 {
                 return accepted;
             }
@@ -167,7 +167,7 @@ async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<Exec
     }
 }
 
-/// Gives back what was granted without a reply. Returns the last poll sequence number that was used.
+/// Returns executions that were granted without a reply. Returns the last poll sequence number that was used.
 async fn resynced(store: &PostgresStore, session: SessionId, last: u64) -> u64 {
     let mut turn = last;
     loop {
@@ -177,7 +177,7 @@ async fn resynced(store: &PostgresStore, session: SessionId, last: u64) -> u64 {
             ResyncOutcome::GivenBack(_) => return turn,
             // The claim was granted, or this very call was accepted before.
             ResyncOutcome::StaleTurn => {}
-            ResyncOutcome::SessionLost => panic!("nobody lost it"),
+            ResyncOutcome::SessionLost => panic!("the session was not lost"),
         }
     }
 }

@@ -51,28 +51,31 @@ impl Greeter {
             }
         };
         let (is_trusted, connected) = tokio::join!(served, connect(&target));
-        assert!(connected.is_err(), "nobody is there to answer");
+        assert!(connected.is_err(), "the server never answers after the handshake");
         is_trusted
     }
 }
 
 #[tokio::test]
-async fn a_certificate_counts_as_much_as_the_url_says() {
+async fn certificates_are_verified_as_the_url_requires() {
     let folder = tempfile::tempdir().unwrap();
     let (own, others) = (folder.path().join("own.pem"), folder.path().join("others.pem"));
     let named = Greeter::new("localhost", &own).await;
     let root = format!("sslrootcert={}", own.display());
     assert!(named.is_trusted(&format!("sslmode=verify-full&{root}")).await);
-    assert!(named.is_trusted("sslmode=require").await, "encryption was all that was asked for");
+    assert!(named.is_trusted("sslmode=require").await, "only encryption was requested");
     assert!(!named.is_trusted("sslmode=verify-full").await, "no well-known authority has signed it");
 
     let misnamed = Greeter::new("elsewhere", &others).await;
     let others = format!("sslrootcert={}", others.display());
     assert!(misnamed.is_trusted(&format!("sslmode=verify-ca&{others}")).await);
     assert!(misnamed.is_trusted(&format!("sslmode=require&{others}")).await);
-    assert!(!misnamed.is_trusted(&format!("sslmode=verify-full&{others}")).await, "it has another name");
+    assert!(
+        !misnamed.is_trusted(&format!("sslmode=verify-full&{others}")).await,
+        "the certificate has another name"
+    );
     assert!(
         !misnamed.is_trusted(&format!("sslmode=require&{root}")).await,
-        "who names an authority wants it"
+        "naming an authority enables its verification"
     );
 }

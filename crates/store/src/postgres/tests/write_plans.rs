@@ -110,7 +110,7 @@ const FILL: &str = "
     SELECT job, 1, rank, rank, 0, 0, 1, 1, 1, 0, 0 FROM live WHERE state = 1";
 
 #[tokio::test]
-async fn hot_statements_touch_what_they_want_and_no_more() {
+async fn hot_statements_touch_only_the_requested_rows() {
     TestDatabase::with(async |options| {
         let client = own_client(&options).await;
         client.batch_execute(FILL).await.unwrap();

@@ -9,22 +9,22 @@ use std::sync::Arc;
 const STEPS: usize = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_walk_0_is_answered_alike() {
+async fn walk_0_gets_equal_replies() {
     walk(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_walk_1_is_answered_alike() {
+async fn walk_1_gets_equal_replies() {
     walk(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_walk_2_is_answered_alike() {
+async fn walk_2_gets_equal_replies() {
     walk(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_walk_3_is_answered_alike() {
+async fn walk_3_gets_equal_replies() {
     walk(3).await;
 }
 

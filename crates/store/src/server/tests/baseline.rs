@@ -1,4 +1,4 @@
-//! The baseline, which is a database of its own.
+//! The baseline, in a separate database.
 
 use super::database::TestDatabase;
 use super::dialect::{Baseline, Options, problems, query};
@@ -24,9 +24,9 @@ async fn the_baseline_is_measured_in_an_empty_database_only() {
 }
 
 #[tokio::test]
-async fn a_database_with_a_past_is_whole() {
+async fn a_database_with_a_history_is_consistent() {
     TestDatabase::with(async |options| {
-        // Other tests have narrow partitions, of which this past would need half a million.
+        // Other tests have narrow partitions, of which this history would need half a million.
         let options = Options { partition_width: limits::PARTITION_WIDTH, ..options };
         let mut baseline = Baseline::open(&options).await.unwrap();
         let empty = baseline.size().await.unwrap().bytes;

@@ -3,7 +3,7 @@
 use super::database::TestDatabase;
 use super::dialect::{DIALECT, Options, ServerStore, find_malformed as find, rows_of, run, try_run};
 use crate::conformance::malformed_rows::{
-    Damage, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+    Damage, SPOILED_QUEUES, damages, everything_else_works, is_found_by_check, populate, set_again,
 };
 use crate::layout::Layout;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn damage_columns(options: &Options, chosen: impl AsyncFnOnce() -> Vec<Dam
         println!("{}", damage.about);
         let store = ServerStore::open(options).await.unwrap();
         let check = async || find(options).await.unwrap();
-        is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
+        is_found_by_check(damage, everything_else_works(&store, number as u32), check).await;
         store.close().await;
         // If the damaged row was replaced meanwhile, the replacement stays.
         try_run(options, &damage.repair).await;
@@ -53,13 +53,13 @@ async fn a_damaged_row_affects_only_what_it_describes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_so_it_does_with_other_values() {
+async fn a_row_damaged_with_other_values_affects_only_what_it_describes() {
     TestDatabase::with(async |options| damage_every_column(&options, 1).await).await;
 }
 
 /// Three rounds give every column the first or the last number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_with_times_beyond_the_calendar() {
+async fn a_row_with_times_beyond_the_calendar_affects_only_what_it_describes() {
     TestDatabase::with(async |options| {
         damage_columns(&options, async || {
             let mut chosen = Vec::new();
@@ -77,16 +77,16 @@ async fn and_with_times_beyond_the_calendar() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_cannot_be_read_is_held_until_it_is_set_again() {
+async fn a_malformed_queue_is_paused_until_it_is_set_again() {
     TestDatabase::with(async |options| {
         ServerStore::open(&options).await.unwrap().close().await;
         for (number, (column, sql)) in (1..).zip(SPOILED_QUEUES) {
             let spoil = async || run(&options, sql).await;
             let open = async || Arc::new(ServerStore::open(&options).await.unwrap());
-            let told = set_again(number, open, spoil, async || find(&options).await.unwrap()).await;
+            let problem = set_again(number, open, spoil, async || find(&options).await.unwrap()).await;
             assert!(
-                told.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
-                "{told}"
+                problem.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
+                "{problem}"
             );
         }
     })

@@ -2,7 +2,7 @@
 
 use super::database::TestDatabase;
 use super::dialect::{ServerStore, close};
-use crate::conformance::membership::Doors;
+use crate::conformance::membership::TableConnections;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -14,8 +14,8 @@ macro_rules! define {
                 for _ in 0..3 {
                     stores.push(Arc::new(ServerStore::open(&options).await.unwrap()));
                 }
-                let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
-                crate::conformance::membership::$case(doors).await;
+                let connections: TableConnections = stores.iter().map(|store| store.clone() as _).collect();
+                crate::conformance::membership::$case(connections).await;
                 for store in stores {
                     close(store).await;
                 }

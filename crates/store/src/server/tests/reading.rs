@@ -19,7 +19,7 @@ async fn listed(store: &ServerStore) -> Vec<JobId> {
 }
 
 #[tokio::test]
-async fn lists_come_from_the_replica_and_everything_else_from_the_primary() {
+async fn lists_are_read_from_the_replica_and_everything_else_from_the_primary() {
     TestDatabase::with(async |primary| {
         // Another database serves as a replica that is far behind.
         TestDatabase::with(async |replica| {

@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_open_change_and_go() {
+async fn sessions_are_opened_changed_and_deleted() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let names = ReadSet { workers: ["w".to_owned()].into(), new_sessions: 2, ..ReadSet::default() };
@@ -106,7 +106,7 @@ async fn jobs_keep_every_column() {
         let found = fetch(&mut tables, &read_set).await;
         assert_eq!(found.jobs, [full.clone()]);
         let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: StoredStatus::Active };
-        assert_eq!(found.terms, [(id(1), terms)], "what is not there is left out");
+        assert_eq!(found.terms, [(id(1), terms)], "a missing row is left out");
         assert_eq!(found.facts, [(id(2), AssignedJob::from(&full.job))]);
 
         full.job.version = 2;
@@ -228,7 +228,7 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
             |numbers: &[u32]| numbers.iter().map(|number| id(*number).occurrence(1)).collect::<Vec<_>>();
         assert_eq!(found.claims, [ids(&[1, 2, 3]), ids(&[1, 3, 5])]);
         assert_eq!(found.live, [row(1), row(2), row(3), row(5)], "each once");
-        assert_eq!(found.facts.len(), 4, "what to run comes with what may be claimed");
+        assert_eq!(found.facts.len(), 4, "the job's data comes with each claimable execution");
 
         let session = SessionId(7);
         let mut running = row(1);
@@ -272,14 +272,14 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
         assert_eq!(fetch(&mut tables, &named).await.live, [leased]);
         let claims = vec![RequestedClaims { lanes: vec![first, second], count: 9 }];
         let found = fetch(&mut tables, &ReadSet { claims, ..ReadSet::default() }).await;
-        assert_eq!(found.claims, [ids(&[5, 6])], "what is leased is not queued any more");
+        assert_eq!(found.claims, [ids(&[5, 6])], "a leased execution is not queued any more");
     })
     .await;
 }
 
 /// A few kinds of leases are written with one statement each, many with one list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_are_kept_however_many_kinds_there_are() {
+async fn leases_of_any_number_of_kinds_are_stored() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let lane = lane(&mut tables, "default").await;
@@ -308,7 +308,7 @@ async fn leases_are_kept_however_many_kinds_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ended_is_kept_in_the_order_of_commits() {
+async fn finished_executions_are_stored_in_the_order_of_commits() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let lane = lane(&mut tables, "default").await;
@@ -363,7 +363,7 @@ async fn what_ended_is_kept_in_the_order_of_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependencies_notes_and_requests_come_and_go() {
+async fn dependencies_notes_and_requests_are_stored_and_deleted() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let noted = id(1).occurrence(1);
@@ -486,7 +486,7 @@ async fn names_differ_by_every_byte_and_keep_them_all() {
             found.lanes.sort_by_key(|(number, _)| *number);
             found.workers.sort();
         }
-        assert_eq!(again, found, "another process finds them");
+        assert_eq!(again, found, "another process reads them");
 
         let key = |name: &str| JobKey { owner: name.to_owned(), kind: KeyKind::Unique, key: name.to_owned() };
         let request = |name: &str| RequestKey { token: name.to_owned(), key: name.to_owned() };
@@ -529,7 +529,7 @@ async fn names_differ_by_every_byte_and_keep_them_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_lists_and_payloads_are_split_and_all_arrive() {
+async fn large_lists_and_payloads_are_split_and_stored_completely() {
     TestDatabase::with(async |options| {
         let mut tables = tables(&options).await;
         let lane = lane(&mut tables, "default").await;
@@ -556,7 +556,7 @@ async fn large_lists_and_payloads_are_split_and_all_arrive() {
         let found = fetch(&mut tables, &ReadSet { claims, ..ReadSet::default() }).await;
         assert_eq!((found.claims[0].len(), found.facts.len()), (count as usize, count as usize));
         let gaps = "SELECT MAX(place) - MIN(place) + 1 - COUNT(*) FROM history";
-        assert_eq!(query(&options, gaps).await, [["0"]], "places follow one another");
+        assert_eq!(query(&options, gaps).await, [["0"]], "positions have no gaps");
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! Names and counters that nothing uses.
+//! Unused names and counters.
 
 use super::database::TestDatabase;
 use super::dialect::{ServerStore, close, query};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const COUNTERS: &str = "SELECT count(*) FROM lane_tallies";
 
 #[tokio::test]
-async fn counters_of_lanes_without_work_go() {
+async fn counters_of_lanes_without_work_are_removed() {
     TestDatabase::with(async |options| {
         let store = Arc::new(ServerStore::open(&options).await.unwrap());
         counters_of_lanes_without_work_are_deleted(store.clone(), async || {

@@ -1,5 +1,5 @@
-//! A connection for one read verb of [`crate::reads`]. Nothing here waits for anything but the disk, so the
-//! future of a verb is complete when it was polled once, and needs no runtime.
+//! A connection for one read verb of [`crate::reads`]. Nothing here waits for anything but the disk, so the future of
+//! a verb is complete after one poll and needs no runtime.
 
 pub(crate) mod statements;
 
@@ -8,7 +8,7 @@ use super::rows::SqliteRow;
 use crate::cells::{Cell, read};
 use crate::codecs::job_id;
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{readable, skip_malformed};
 use crate::reads::{
     self, FetchedRows, HistoryBounds, Query, ReadBatches, ReadConnection, ReadKind, ReaderLanes,
 };
@@ -117,7 +117,8 @@ impl ReadConnection for SqliteReading<'_> {
 
     async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
         let bounds = SqliteRow::all(self.conn, statement(ReadKind::HistoryBounds), [[]])?;
-        let bounds = bounds.first().map(|row| pass_over(HistoryBounds::read(row))).transpose()?.flatten();
+        let bounds =
+            bounds.first().map(|row| skip_malformed(HistoryBounds::read(row))).transpose()?.flatten();
         let begins_after = bounds.map_or(0, |bounds| bounds.retained);
         let ends_at = last_history_number(self.conn)?;
         let ends_at = u64::try_from(ends_at).map_err(|_| Fault::damaged("history.seq", ends_at))?;

@@ -51,7 +51,7 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
     Ok(())
 }
 
-/// Writes everything that can change while an occurrence is open, except what control verbs change.
+/// Writes everything that can change while an occurrence is open, except the columns that control verbs change.
 pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
      job_version = ?13, look_at = ?14, limiter = ?15, line = ?16, input = ?17 WHERE job = ?1 AND occurrence = ?2";

@@ -18,7 +18,7 @@ use crate::cells::{Cell, Cells, RowCells};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::layout::Layout;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -115,7 +115,7 @@ impl RowCells for SqliteRow {
 }
 
 /// Malformed rows that a list skips before it ends early.
-const PASSED_OVER_MAX: usize = 1_000;
+const MALFORMED_SKIPPED_MAX: usize = 1_000;
 
 /// The first row of a query, if there is one. A malformed row is a fault: the caller cannot continue
 /// without it.
@@ -134,7 +134,7 @@ pub(crate) fn one_readable<T>(
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
-    Ok(pass_over(one(statement, params, read))?.flatten())
+    Ok(skip_malformed(one(statement, params, read))?.flatten())
 }
 
 /// All rows of a query except malformed ones.
@@ -160,7 +160,7 @@ pub(crate) fn up_to<T>(
     }
     let mut rows = statement.query(params)?;
     while let Some(row) = rows.next()? {
-        items.extend(pass_over(read(row).map_err(|fault| located(fault, row)))?);
+        items.extend(skip_malformed(read(row).map_err(|fault| located(fault, row)))?);
         if items.len() == count {
             break;
         }
@@ -197,7 +197,7 @@ pub(crate) fn limit(value: usize) -> i64 {
 /// The limit of a query of which [`up_to`] takes this many rows. Rows are read one by one, so unread rows
 /// cost nothing.
 pub(crate) fn bound(count: usize) -> i64 {
-    limit(count.saturating_add(PASSED_OVER_MAX))
+    limit(count.saturating_add(MALFORMED_SKIPPED_MAX))
 }
 
 pub(crate) fn count(row: &Row<'_>, column: usize, what: &'static str) -> Result<u64, Fault> {

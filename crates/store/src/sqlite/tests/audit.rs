@@ -1,4 +1,4 @@
-//! The audit log: what it costs, and entries that were changed behind the back of the store.
+//! The audit log: its cost, and entries that were changed outside the store.
 
 use super::{apply, at, job, submit};
 use crate::audit::AuditStatements;
@@ -92,7 +92,7 @@ fn an_entry_that_was_changed_removed_or_inserted_is_found() {
         ("UPDATE audit SET user_id = 'mallory' WHERE number = 5".to_owned(), 5),
         ("UPDATE audit SET at = at + 1 WHERE number = 1".to_owned(), 1),
         ("UPDATE audit SET hash = zeroblob(32) WHERE number = 4".to_owned(), 4),
-        // It cannot be read any more.
+        // The row cannot be read any more.
         ("UPDATE audit SET hash = x'00' WHERE number = 4".to_owned(), 4),
         ("DELETE FROM audit WHERE number = 1".to_owned(), 1),
         ("DELETE FROM audit WHERE number = 2".to_owned(), 2),

@@ -87,7 +87,7 @@ fn limits_cost_writes_for_each_limiter_and_none_for_each_job() {
     let paces = KEYS;
     assert_eq!(submitted, (JOBS - KEYS) * 2 + KEYS + paces + COUNTER_WRITES_PER_TRANSACTION);
     let assignments = claim(&mut core, session, 1, JOBS as usize);
-    assert_eq!(assignments.len() as u64, JOBS, "nobody waits");
+    assert_eq!(assignments.len() as u64, JOBS, "no execution waits");
     let before = core.total_changes();
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
     assert_eq!(core.total_changes() - before, JOBS * 2 + KEYS + COUNTER_WRITES_PER_TRANSACTION);

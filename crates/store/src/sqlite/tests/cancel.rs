@@ -10,15 +10,15 @@ use punctual_core::ports::{
 };
 
 #[test]
-fn a_beat_brings_the_leases_whose_cancel_is_requested() {
+fn a_heartbeat_returns_the_leases_to_cancel() {
     let (mut core, session, held) = with_requested_cancel();
     assert_eq!(beat(&mut core, session, 1), [held.lease()]);
-    assert_eq!(beat(&mut core, session, 2), [held.lease()], "until it has ended");
+    assert_eq!(beat(&mut core, session, 2), [held.lease()], "repeated until the execution has ended");
     report(&mut core, session, &[held], Outcome::Cancelled);
     assert_eq!(beat(&mut core, session, 3), []);
     let attention: bool =
         core.connection().query_row("SELECT attention FROM sessions", [], |row| row.get(0)).unwrap();
-    assert!(!attention, "nothing is left to look for");
+    assert!(!attention, "no cancel request is left");
 }
 
 #[test]
@@ -29,12 +29,12 @@ fn an_outcome_after_the_request_is_a_cancel() {
 }
 
 #[test]
-fn giving_back_after_the_request_ends_the_job() {
+fn returning_a_lease_after_the_request_ends_the_job() {
     let (mut core, session, held) = with_requested_cancel();
     let reply = apply(&mut core, Write::GiveBack { now: at(4), session, leases: vec![held.lease()] });
     let ended = vec![(held.execution, Status::Cancelled)];
     let effects = CommitEffects { ended, ..CommitEffects::default() };
-    assert_eq!(reply, WriteReply::GivenBack(vec![Some(effects)]), "no work comes of it");
+    assert_eq!(reply, WriteReply::GivenBack(vec![Some(effects)]), "no work is queued");
     check_cancelled(&mut core);
 }
 

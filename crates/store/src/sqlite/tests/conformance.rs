@@ -19,7 +19,7 @@ macro_rules! define {
 crate::each_conformance_case!(define);
 
 #[test]
-fn every_case_has_a_name_of_its_own() {
+fn every_case_has_a_unique_name() {
     let names: std::collections::BTreeSet<_> = CASES.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), CASES.len());
     assert!(CASES.len() >= 240, "{} cases", CASES.len());

@@ -15,7 +15,7 @@ fn depth(core: &mut SqliteCore) -> (u64, u64, u64) {
     match core.reads().depths().unwrap().as_slice() {
         [] => (0, 0, 0),
         [Depth { waiting, queued, running, .. }] => (*waiting, *queued, *running),
-        more => panic!("one lane: {more:?}"),
+        more => panic!("expected one lane: {more:?}"),
     }
 }
 
@@ -59,12 +59,12 @@ fn counts_follow_jobs_from_submit_to_their_ends() {
 }
 
 #[test]
-fn a_one_shot_that_people_touched_while_it_ran_is_counted_where_it_ends() {
+fn a_one_time_job_that_was_controlled_while_it_ran_is_counted_at_its_end() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let session = open_session(&mut core);
     apply(&mut core, submit((0..2).map(job)));
     let claimed = claim(&mut core, session, 1, 2);
-    // Each is all that is left of its job, until these verbs.
+    // Each is the only occurrence left of its job, until these verbs.
     control(&mut core, job(0).id, Verb::trigger(true));
     control(&mut core, job(1).id, Verb::Pause);
     report(&mut core, session, &claimed, Outcome::Succeeded { result: None });
@@ -78,7 +78,7 @@ fn is_kept(reply: &Result<WriteReply, StoreError>) -> Vec<bool> {
 }
 
 #[test]
-fn what_was_undone_is_not_counted() {
+fn a_rolled_back_write_is_not_counted() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     // One write of the transaction fails in the middle and is rolled back alone.
     core.connection()
@@ -97,7 +97,7 @@ fn what_was_undone_is_not_counted() {
 }
 
 #[test]
-fn what_was_undone_is_not_paced() {
+fn a_rolled_back_write_does_not_count_for_a_rate() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let limits = QueueLimits { rate: Some(Rate { count: 1, per_ms: 60_000 }), ..QueueLimits::default() };
     let settings = QueueSettings { max_depth: None, limits };
@@ -112,7 +112,7 @@ fn what_was_undone_is_not_paced() {
     refused.spec.priority = punctual_core::job::Priority::new(9).unwrap();
     let replies = apply_all(&mut core, vec![submit([refused]), submit([job(2)]), submit([job(3)])]);
     assert_eq!(replies.iter().map(is_kept).collect::<Vec<_>>(), [vec![false], vec![true], vec![true]]);
-    assert_eq!(depth(&mut core), (1, 1, 0), "the second goes on, the third waits for its time");
+    assert_eq!(depth(&mut core), (1, 1, 0), "the second continues, the third waits for its time");
     apply(&mut core, submit([job(4)]));
     assert_eq!(depth(&mut core), (2, 1, 0), "and so does the next transaction");
     core.restart();
@@ -121,21 +121,18 @@ fn what_was_undone_is_not_paced() {
 }
 
 #[test]
-fn counts_that_are_wrong_are_found() {
+fn wrong_counters_are_found() {
     let breaks = [
-        ("UPDATE lane_tallies SET queued = queued + 1", "a lane whose counts"),
-        ("DELETE FROM lane_tallies", "a lane whose counts"),
+        ("UPDATE lane_tallies SET queued = queued + 1", "a lane whose counters"),
+        ("DELETE FROM lane_tallies", "a lane whose counters"),
         (
             "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (77, 1, 0, 0)",
-            "a lane whose counts",
+            "a lane whose counters",
         ),
-        (
-            "UPDATE job_tally SET completed = completed + 1, active = active - 1",
-            "counts of jobs that are not those",
-        ),
+        ("UPDATE job_tally SET completed = completed + 1, active = active - 1", "job counters that differ"),
         ("UPDATE job_tally SET dead_letters = 1", "a count of dead letters"),
-        ("DELETE FROM job_tally", "counts of jobs that are not there"),
-        ("UPDATE jobs SET mark = 1", "all that is left of an active job"),
+        ("DELETE FROM job_tally", "missing job counters"),
+        ("UPDATE jobs SET mark = 1", "marked as sole"),
     ];
     for (sql, problem) in breaks {
         let mut core = SqliteCore::open_in_memory().unwrap();
@@ -159,7 +156,7 @@ fn wrong_counters_are_repaired() {
             "completed is 1 and should be 0, dead_letters",
         ),
     ];
-    for (sql, told) in breaks {
+    for (sql, expected) in breaks {
         let mut core = SqliteCore::open_in_memory().unwrap();
         apply(&mut core, submit([job(0)]));
         core.connection().execute_batch(sql).unwrap();
@@ -172,13 +169,13 @@ fn wrong_counters_are_repaired() {
             other => panic!("{other:?}"),
         };
         let repaired: Vec<String> = repaired.iter().map(ToString::to_string).collect();
-        assert!(repaired.len() == 1 && repaired[0].contains(told), "{sql}: {repaired:?}");
+        assert!(repaired.len() == 1 && repaired[0].contains(expected), "{sql}: {repaired:?}");
         assert_eq!(core.integrity_check().unwrap(), Vec::<String>::new(), "{sql}");
     }
 }
 
 #[test]
-fn lanes_of_the_past_leave_no_row() {
+fn lanes_without_live_executions_have_no_counters() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let session = open_session(&mut core);
     apply(&mut core, submit([job(0)]));

@@ -119,7 +119,7 @@ fn found_later(path: &Path, pace: CheckLoad) -> bool {
 }
 
 #[test]
-fn a_damaged_page_is_found_or_does_no_harm() {
+fn a_damaged_page_is_found_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     let mut numbers = Numbers(7);
@@ -167,7 +167,7 @@ fn a_damaged_page_is_found_or_does_no_harm() {
 async fn eventually(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition never became true");
         tokio::task::yield_now().await;
     }
 }
@@ -184,7 +184,7 @@ fn damage_table(dir: &Path, table: &str) {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_not_opened_and_left_alone() {
+async fn a_damaged_file_is_neither_opened_nor_changed() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     damage_table(dir.path(), "skipped");
@@ -214,7 +214,7 @@ async fn a_file_without_a_table_or_a_version_is_not_opened() {
 }
 
 #[tokio::test]
-async fn damage_of_an_open_store_makes_it_unready_while_the_rest_goes_on() {
+async fn damage_of_an_open_store_makes_it_unready_while_other_work_continues() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     let options =
@@ -330,7 +330,7 @@ fn found_note(dir: &Path) -> String {
 
 /// Only `punctual check` reports it; the start and the background check are about the file.
 #[test]
-fn a_value_that_cannot_be_read_is_no_damage_of_the_file() {
+fn a_malformed_value_is_not_damage_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     let path = dir.path().join("punctual.db");
@@ -363,7 +363,7 @@ fn a_check_of_a_closed_store_changes_nothing() {
 }
 
 #[test]
-fn a_check_of_an_earlier_version_does_not_bring_it_up() {
+fn a_check_of_an_earlier_version_does_not_migrate_it() {
     let dir = tempfile::tempdir().unwrap();
     let conn = open_for_writing(&dir.path().join("punctual.db"), Durability::PowerLoss).unwrap();
     conn.execute_batch(migrate::MAIN[0]).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[tokio::test]
-async fn a_second_open_of_the_same_directory_is_refused() {
+async fn a_second_open_of_the_same_directory_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path());
     let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
@@ -22,7 +22,7 @@ async fn a_second_open_of_the_same_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_version_is_refused() {
+async fn a_database_of_a_newer_version_is_rejected() {
     for file in ["punctual.db", "logs.db"] {
         let dir = tempfile::tempdir().unwrap();
         open(dir.path()).close();
@@ -37,7 +37,7 @@ async fn a_database_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_database_is_refused_and_left_alone() {
+async fn a_file_that_is_not_a_database_is_rejected_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("punctual.db");
     std::fs::write(&path, "not a database at all, but long enough to be mistaken for one").unwrap();
@@ -46,7 +46,7 @@ async fn what_is_not_a_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn an_emptied_database_is_refused_instead_of_begun_anew() {
+async fn an_emptied_database_is_rejected_instead_of_created_again() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).close();
     std::fs::write(dir.path().join("punctual.db"), "").unwrap();
@@ -55,7 +55,7 @@ async fn an_emptied_database_is_refused_instead_of_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_gone_is_refused_instead_of_begun_anew() {
+async fn a_deleted_database_is_rejected_instead_of_created_again() {
     for (left, removed) in [("logs.db", "punctual.db-wal"), ("punctual.db-wal", "logs.db")] {
         let dir = tempfile::tempdir().unwrap();
         open(dir.path()).close();
@@ -102,7 +102,7 @@ async fn only_the_owner_can_read_the_files_and_their_copies() {
 }
 
 #[tokio::test]
-async fn a_closed_store_leaves_no_log_to_replay_and_opens_with_all_it_had() {
+async fn a_closed_store_leaves_no_log_to_replay_and_reopens_with_all_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 0..100).await;
@@ -124,11 +124,11 @@ async fn a_call_that_changes_nothing_adds_nothing_to_the_log() {
     store.recover(at(9), 10).await.unwrap();
     store.submit(at(9), vec![NewJob { job: job(1), reservation: None }]).await.unwrap();
     store.fire(at(9), vec![FireRequest { job: job(1).id, version: 1, reservation: None }]).await.unwrap();
-    assert!(log() == before, "what writes no page needs no sync");
+    assert!(log() == before, "a call that writes no page needs no sync");
 }
 
 #[tokio::test]
-async fn an_open_store_says_that_it_is_whole() {
+async fn an_open_store_passes_its_integrity_check() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 0..100).await;
@@ -154,7 +154,7 @@ async fn a_backup_opens_and_equals_the_original() {
 }
 
 #[tokio::test]
-async fn a_backup_is_one_moment_of_a_store_in_use() {
+async fn a_backup_is_a_snapshot_of_a_store_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 0..3_000).await;
@@ -203,7 +203,7 @@ async fn contents(store: &SqliteStore) -> (Vec<JobView>, Vec<LogLine>) {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named() {
+fn a_directory_that_cannot_be_created_is_reported() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let below: &Path = &file.path().join("data");
     let refused = SqliteStore::open(&SqliteOptions::new(below), Arc::new(Still)).err().unwrap();

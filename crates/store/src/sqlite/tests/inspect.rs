@@ -13,7 +13,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_look_tells_how_a_store_stands_and_changes_nothing() {
+fn an_inspection_reports_the_state_of_a_store_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     // Characters with a meaning in a URI.
     let dir = directory.path().join("50% of #1?");
@@ -31,7 +31,7 @@ fn a_look_tells_how_a_store_stands_and_changes_nothing() {
 }
 
 #[test]
-fn a_look_finds_damage() {
+fn an_inspection_finds_damage() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("punctual.db");

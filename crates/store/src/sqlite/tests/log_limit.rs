@@ -38,7 +38,7 @@ fn kept(logs: &mut LogCore, number: usize) -> usize {
 }
 
 #[test]
-fn the_oldest_lines_go_and_the_file_stays_within_its_limit() {
+fn the_oldest_lines_are_removed_and_the_file_stays_within_its_limit() {
     let dir = tempfile::tempdir().unwrap();
     let mut logs = LogCore::open(&dir.path().join("logs.db")).unwrap().with_bytes_max(Some(LIMIT));
     let mut written_bytes = 0;
@@ -52,16 +52,16 @@ fn the_oldest_lines_go_and_the_file_stays_within_its_limit() {
     }
     assert!(written_bytes > 5 * LIMIT, "{written_bytes} bytes are several times the limit");
     let kept: Vec<usize> = (0..BATCHES).map(|number| kept(&mut logs, number)).collect();
-    assert_eq!(kept.last(), Some(&BATCH), "the newest lines are there");
-    assert!(kept.is_sorted() && kept[0] == 0, "the oldest went first: {kept:?}");
+    assert_eq!(kept.last(), Some(&BATCH), "the newest lines are kept");
+    assert!(kept.is_sorted() && kept[0] == 0, "the oldest are removed first: {kept:?}");
     assert_eq!(kept.iter().filter(|lines| ![0, BATCH].contains(lines)).count(), 1, "one is cut: {kept:?}");
     let left: usize = kept.iter().sum();
-    assert_eq!(logs.removed().lines as usize, BATCHES * BATCH - left, "all that went is counted");
+    assert_eq!(logs.removed().lines as usize, BATCHES * BATCH - left, "every removed line is counted");
     assert!(logs.removed().bytes < written_bytes && logs.removed().bytes > written_bytes - 2 * LIMIT);
 }
 
 #[test]
-fn without_a_limit_nothing_goes() {
+fn without_a_limit_nothing_is_removed() {
     let mut logs = LogCore::open_in_memory().unwrap();
     for number in 0..20 {
         logs.append(&lines(number)).unwrap();
@@ -70,7 +70,7 @@ fn without_a_limit_nothing_goes() {
 }
 
 #[tokio::test]
-async fn readers_are_told_up_to_when_lines_are_missing() {
+async fn readers_learn_up_to_which_time_lines_are_missing() {
     let dir = tempfile::tempdir().unwrap();
     let options = SqliteOptions { log_bytes_max: Some(LIMIT), ..SqliteOptions::new(dir.path()) };
     let open = || SqliteStore::open(&options, Arc::new(Still)).unwrap();

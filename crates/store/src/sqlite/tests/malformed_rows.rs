@@ -2,7 +2,7 @@
 
 use super::open;
 use crate::conformance::malformed_rows::{
-    Dialect, ROUNDS, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+    Dialect, ROUNDS, SPOILED_QUEUES, damages, everything_else_works, is_found_by_check, populate, set_again,
 };
 use crate::layout::Layout;
 use crate::sqlite::malformed::{malformed_rows, rows_of};
@@ -35,7 +35,7 @@ async fn damage_every_column(round: usize) {
         println!("{}", damage.about);
         let store = open(copy.path());
         let check = async || malformed_rows(&connection(copy.path())).unwrap();
-        is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
+        is_found_by_check(damage, everything_else_works(&store, number as u32), check).await;
     }
     assert!(tried > 100, "{tried}");
 }
@@ -51,23 +51,23 @@ macro_rules! rounds {
 }
 rounds!(
     a_damaged_row_affects_only_what_it_describes = 0,
-    and_so_it_does_with_other_values = 1,
+    a_row_damaged_with_other_values_affects_only_what_it_describes = 1,
     and_with_the_largest_numbers = 2,
     and_without_values = 3,
     and_with_bytes_that_are_no_text = 4
 );
 
 #[tokio::test]
-async fn a_queue_that_cannot_be_read_is_held_until_it_is_set_again() {
+async fn a_malformed_queue_is_paused_until_it_is_set_again() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
     for (number, (column, sql)) in (1..).zip(SPOILED_QUEUES) {
         let spoil = async || connection(dir.path()).execute_batch(sql).unwrap();
         let check = async || malformed_rows(&connection(dir.path())).unwrap();
-        let told = set_again(number, async || Arc::new(open(dir.path())), spoil, check).await;
+        let problem = set_again(number, async || Arc::new(open(dir.path())), spoil, check).await;
         assert!(
-            told.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
-            "{told}"
+            problem.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
+            "{problem}"
         );
     }
 }

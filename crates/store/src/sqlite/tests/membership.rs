@@ -1,6 +1,6 @@
 //! One test per case of the membership table.
 
-use crate::conformance::membership::Doors;
+use crate::conformance::membership::TableConnections;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -9,8 +9,8 @@ macro_rules! define {
         async fn $case() {
             let dir = tempfile::tempdir().unwrap();
             let store = Arc::new(super::open(dir.path()));
-            let doors: Doors = vec![store.clone(), store.clone()];
-            crate::conformance::membership::$case(doors).await;
+            let connections: TableConnections = vec![store.clone(), store.clone()];
+            crate::conformance::membership::$case(connections).await;
             assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
         }
     )*};
@@ -36,7 +36,7 @@ define_odd!(
 
 /// SQLite accepts any bytes as text.
 #[tokio::test]
-async fn an_id_that_is_not_even_text_is_passed_over() {
+async fn an_id_that_is_not_text_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let store = super::open(dir.path());
     let conn = rusqlite::Connection::open(dir.path().join("punctual.db")).unwrap();

@@ -33,7 +33,7 @@ fn a_full_disk_fails_the_whole_transaction_and_the_next_one_works() {
 }
 
 #[test]
-fn a_write_that_fails_by_itself_is_undone_alone() {
+fn a_write_that_fails_is_rolled_back_alone() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     core.connection().execute_batch(BOOM).unwrap();
     // The failing write is the first to use its lane, and the next one uses the lane again.
@@ -59,13 +59,17 @@ fn a_write_that_fails_by_itself_is_undone_alone() {
 }
 
 #[test]
-fn a_damaged_row_is_reported_as_such() {
+fn a_malformed_row_is_reported() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     apply(&mut core, submit([job(1)]));
     core.connection().execute("UPDATE live SET state = 9", []).unwrap();
-    assert_eq!(core.reads().job(job(1).id).unwrap().map(|view| view.open), Some(vec![]), "it is passed over");
-    let told = core.integrity_check().unwrap();
-    assert!(told.iter().any(|line| line.contains("column state: live.state holds 9")), "{told:#?}");
+    assert_eq!(
+        core.reads().job(job(1).id).unwrap().map(|view| view.open),
+        Some(vec![]),
+        "the malformed row is skipped"
+    );
+    let problems = core.integrity_check().unwrap();
+    assert!(problems.iter().any(|line| line.contains("column state: live.state holds 9")), "{problems:#?}");
     core.connection().execute("UPDATE jobs SET mark = 9", []).unwrap();
     let error = core.reads().job(job(1).id).unwrap_err();
     assert!(error.to_string().contains("jobs.mark holds 9") && !error.is_retryable(), "{error}");
@@ -73,7 +77,7 @@ fn a_damaged_row_is_reported_as_such() {
 
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_panic_is_answered_and_the_writer_lives_on() {
+async fn a_panic_becomes_an_error_reply_and_the_writer_continues() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     store.submit(at(1), vec![NewJob { job: job(1), reservation: None }]).await.unwrap();

@@ -114,7 +114,7 @@ fn hot_statements_search_an_index_in_a_full_database() {
 }
 
 #[test]
-fn statistics_do_not_lead_the_planner_astray() {
+fn statistics_do_not_change_the_plans() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     fill(&mut core);
     core.connection().execute_batch("ANALYZE").unwrap();
@@ -125,7 +125,7 @@ fn statistics_do_not_lead_the_planner_astray() {
 
 /// Everything that an overview reads: tables with one row for each lane in use, or with one row.
 #[test]
-fn a_glance_at_everything_reads_counts_and_no_rows() {
+fn an_overview_reads_counters_and_no_rows() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     fill(&mut core);
     let is_short = |step: &String| {
@@ -141,7 +141,7 @@ fn a_glance_at_everything_reads_counts_and_no_rows() {
     assert!(steps_of(core.connection(), statement(ReadKind::Depths)).contains(&heads));
     let rows: i64 =
         core.connection().query_row("SELECT count(*) FROM lane_tallies", [], |row| row.get(0)).unwrap();
-    assert_eq!(rows, 1, "a row for each lane, whatever waits in it");
+    assert_eq!(rows, 1, "one row for each lane, however many executions wait");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn the_oldest_log_lines_are_read_in_the_order_of_the_table() {
     let mut explain = logs.connection().prepare(&format!("EXPLAIN QUERY PLAN {OLDEST_LINES}")).unwrap();
     let steps: Vec<String> =
         explain.query_map([1_i64], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap();
-    assert_eq!(steps, ["SCAN lines"], "its first rows, and no sorting");
+    assert_eq!(steps, ["SCAN lines"], "reads only the first rows and does not sort");
 }
 
 /// Many executions that wait behind gates, run, are queued, finished or dead, and future ones.

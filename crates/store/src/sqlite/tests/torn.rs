@@ -1,5 +1,5 @@
-//! A truncated write-ahead log, as a power loss leaves it: everything committed before the end is there,
-//! and nothing of what came after.
+//! A truncated write-ahead log, as a power loss leaves it: every commit before the end is complete, and nothing of
+//! later commits is visible.
 
 use super::{apply, claim, job, open_session, report, submit};
 use crate::sqlite::SqliteCore;
@@ -12,7 +12,7 @@ const COMMITS: u64 = 12;
 /// headers and pages alike.
 const TEAR_EVERY_BYTES: u64 = 3_001;
 
-/// The length of the log after each commit, and what must be found after it.
+/// The length of the log after each commit, and the rows that must be found after it.
 struct Committed {
     log_bytes: u64,
     jobs: usize,
@@ -45,7 +45,7 @@ fn work(core: &mut SqliteCore, database: &Path) -> Vec<Committed> {
 }
 
 #[test]
-fn a_torn_log_keeps_every_commit_before_the_tear() {
+fn a_truncated_log_keeps_every_commit_before_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join("punctual.db");
     // Opened twice: the first open creates the tables and checkpoints them into the database.

@@ -69,7 +69,7 @@ fn one_life(core: &mut SqliteCore, number: u64) -> Vec<i32> {
 }
 
 #[test]
-fn what_a_job_costs_does_not_follow_the_lanes_that_were_ever_used() {
+fn the_cost_of_a_job_does_not_depend_on_unused_lanes() {
     let (mut empty, mut full) = (used(1), used(LANES));
     for core in [&mut empty, &mut full] {
         core.restart();
@@ -82,7 +82,7 @@ fn what_a_job_costs_does_not_follow_the_lanes_that_were_ever_used() {
 }
 
 #[test]
-fn what_a_claim_reads_does_not_follow_the_lanes_with_work() {
+fn the_cost_of_a_claim_does_not_depend_on_the_number_of_lanes_with_work() {
     let claims = |lanes: u64| {
         let mut core = SqliteCore::open_in_memory().unwrap();
         let session = open_session(&mut core);
@@ -98,7 +98,7 @@ fn what_a_claim_reads_does_not_follow_the_lanes_with_work() {
 }
 
 #[test]
-fn what_is_remembered_of_lanes_is_bounded() {
+fn the_cache_of_lanes_is_bounded() {
     let core = used(LANES);
     assert!(core.memory().lanes.count() <= 10_000);
     assert_eq!(core.memory().active.count(), 0, "nothing is live");
@@ -123,7 +123,7 @@ fn retention_deletes_lanes_without_jobs_and_workers_without_sessions() {
     let controls = (0..50).step_by(2).map(|n| Control { job: in_lane(n).id, verb: Verb::Delete }).collect();
     apply(&mut core, Write::Control { now: at(10), controls });
     keep(&mut core, Upkeep::Purge { before: at(1_000), limit: 1_000 });
-    assert_eq!(count(&core, "lanes"), 25, "each goes with its last job");
+    assert_eq!(count(&core, "lanes"), 25, "each lane is deleted with its last job");
     // Lanes that have lost their jobs in another way are found step by step.
     core.connection().execute_batch("DELETE FROM history; DELETE FROM jobs").unwrap();
     core.connection().execute_batch("UPDATE job_tally SET completed = 0").unwrap();
@@ -132,7 +132,7 @@ fn retention_deletes_lanes_without_jobs_and_workers_without_sessions() {
         steps += 1;
         assert!(steps < 100);
     }
-    assert_eq!(count(&core, "lanes"), 1, "the highest number stays, so that no number is given twice");
+    assert_eq!(count(&core, "lanes"), 1, "the highest number stays, so that no number is assigned twice");
     let later = at(2_000).plus(limits::WORKER_NAMES_KEPT).shifted(1_000_000);
     for _ in 0..100 {
         retain(&mut core, later, 4);

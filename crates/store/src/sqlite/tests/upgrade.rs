@@ -35,7 +35,7 @@ const EVERY_10S: &str =
     r#"{"recurring":{"recurrence":{"rule":{"interval":{"every":"10s","anchor":"2025-11-15T08:30:00Z"}}}}}"#;
 
 #[test]
-fn what_was_scheduled_fires() {
+fn scheduled_jobs_fire() {
     let (_dir, mut core) = upgraded();
     let due = core.reads().due(SegmentSet::ALL, at(500), 10).unwrap();
     let found: Vec<_> = due.iter().map(|due| (due.at, due.what)).collect();
@@ -59,14 +59,14 @@ fn what_was_scheduled_fires() {
         })
         .collect();
     assert_eq!(fired[0], [(id(ONE_TIME).occurrence(1), at(100))]);
-    assert_eq!(fired[1], [(id(RECURRING).occurrence(3), at(110))], "it goes on counting");
+    assert_eq!(fired[1], [(id(RECURRING).occurrence(3), at(110))], "numbering continues");
     let next = core.reads().job(id(RECURRING)).unwrap().unwrap().schedule.unwrap();
     assert_eq!((next.due_at, next.fired, next.numbered), (Some(at(120)), 3, 3));
     check(&core);
 }
 
 #[test]
-fn what_waited_for_its_retry_runs() {
+fn waiting_retries_run() {
     let (_dir, mut core) = upgraded();
     let look = LookRequest { occurrence: id(RETRYING).occurrence(1), attempt: 2, reservation: None };
     let reply = apply(&mut core, Write::Look { now: at(59), looks: vec![look.clone()] });
@@ -78,7 +78,7 @@ fn what_waited_for_its_retry_runs() {
     let retried: Vec<&Assignment> =
         claimed.iter().filter(|next| next.execution.occurrence.job == id(RETRYING)).collect();
     assert_eq!((retried[0].execution.attempt, retried[0].epoch), (2, Epoch(2)));
-    assert_eq!(claimed.len(), 2, "and what was queued");
+    assert_eq!(claimed.len(), 2, "and the queued executions");
     report(&mut core, session, &claimed, Outcome::Succeeded { result: None });
     for n in [RETRYING, QUEUED] {
         assert_eq!(status(&mut core, n), JobStatus::Completed);
@@ -87,7 +87,7 @@ fn what_waited_for_its_retry_runs() {
 }
 
 #[test]
-fn what_ran_reports_to_its_old_session() {
+fn running_executions_report_to_their_old_session() {
     let (_dir, mut core) = upgraded();
     let lease = LeaseRef { execution: id(RUNNING).occurrence(1).attempt(1), epoch: Epoch(1) };
     let end = Outcome::Succeeded { result: None }.into_end(at(2), at(3));
@@ -100,7 +100,7 @@ fn what_ran_reports_to_its_old_session() {
 }
 
 #[test]
-fn what_was_dead_can_be_redriven() {
+fn dead_letters_can_be_redriven() {
     let (_dir, mut core) = upgraded();
     let query = DeadLetterQuery { limit: 10, ..DeadLetterQuery::default() };
     let letters = core.reads().dead_letters(&query).unwrap().items;
@@ -133,7 +133,7 @@ fn what_was_dead_can_be_redriven() {
 }
 
 #[test]
-fn people_act_on_what_was_there() {
+fn control_verbs_work_on_existing_jobs() {
     let (_dir, mut core) = upgraded();
     for (now, verb) in [(105, Verb::Pause), (135, Verb::Resume), (136, Verb::trigger(false))] {
         let controls = vec![Control { job: id(RECURRING), verb }];
@@ -157,7 +157,7 @@ fn people_act_on_what_was_there() {
 }
 
 #[test]
-fn a_token_and_a_session_go_on() {
+fn tokens_and_sessions_stay_valid() {
     let (_dir, mut core) = upgraded();
     let mut select = core.connection().prepare(statement(ReadKind::Token)).unwrap();
     let token = one(&mut select, ["t"], |row| Token::read(row)).unwrap().unwrap();
@@ -193,7 +193,7 @@ fn id(number: u64) -> JobId {
 }
 
 #[test]
-fn what_the_second_version_had_of_queues_tags_and_history_is_found() {
+fn queues_tags_and_history_of_the_second_version_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("punctual.db");
     fill_first_version(&path);
@@ -307,7 +307,7 @@ fn fill_first_version(path: &Path) {
         )
         .unwrap();
     }
-    // Attempt, epoch, status; epoch 2 of the dead one was given back.
+    // Attempt, epoch, status; the lease with epoch 2 of the dead one was returned.
     for (n, attempt, epoch, status) in [(RETRYING, 1, 1, 1), (DEAD, 1, 1, 1), (DEAD, 2, 3, 1)] {
         conn.execute(
             "INSERT INTO history (job, occurrence, attempt, epoch, status, origin, job_version, scheduled_time, \

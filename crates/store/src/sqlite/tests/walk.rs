@@ -27,7 +27,7 @@ const JOBS: u64 = 60;
 const STEPS: usize = 500;
 
 #[test]
-fn every_job_of_a_random_walk_ends_once_and_the_tables_agree() {
+fn every_job_of_a_random_walk_ends_once_with_consistent_tables() {
     for seed in 0..6 {
         let mut walk = Walk::new(seed, Company::WorkersOnly);
         walk.go();
@@ -37,7 +37,7 @@ fn every_job_of_a_random_walk_ends_once_and_the_tables_agree() {
 }
 
 #[test]
-fn a_random_walk_among_people_ends_with_tables_that_agree() {
+fn a_random_walk_with_control_verbs_ends_with_consistent_tables() {
     let mut children = 0;
     for seed in 100..112 {
         let mut walk = Walk::new(seed, Company::People);
@@ -77,7 +77,7 @@ pub(crate) struct Walk {
     pub journal: Journal,
     chance: u64,
     now: Timestamp,
-    /// The jobs that were tried, as they were submitted.
+    /// All submitted jobs.
     tried: Vec<Job>,
     created: BTreeSet<JobId>,
     rescheduled: BTreeSet<JobId>,
@@ -292,7 +292,7 @@ impl Walk {
         self.apply(Write::GiveBack { now: self.now, session, leases });
     }
 
-    /// Sends a heartbeat, and stops what it is asked to.
+    /// Sends a heartbeat, and stops the executions that it is asked to stop.
     fn beat(&mut self) {
         self.worker.beat += 1;
         let Worker { session, beat, .. } = self.worker;

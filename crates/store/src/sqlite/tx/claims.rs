@@ -1,7 +1,7 @@
 //! Claimable executions: the lowest ranks of many lanes, merged.
 
 use super::names::lanes_through;
-use super::{Tx, at_hand};
+use super::{Tx, hot_statement};
 use crate::codecs::{fact_columns, read_facts};
 use crate::fault::Fault;
 use crate::layout::{LiveColumns, sqlite_live_columns as live_columns};
@@ -32,7 +32,7 @@ const CLAIMABLE: &str = concat!(
 );
 
 pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(LiveRow, AssignedJob)>, Fault> {
-    let find = at_hand(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
+    let find = hot_statement(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
     one(find, params![id.job.as_bytes(), id.number], |row| {
         let found = read_live(row)?;
         let lane = tx.memory.lane(tx.conn, found.lane)?;

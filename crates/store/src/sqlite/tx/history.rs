@@ -1,6 +1,6 @@
 //! Finished attempts, skipped occurrences and dead letters.
 
-use super::{Tx, at_hand};
+use super::{Tx, hot_statement};
 use crate::codecs::{self, LETTER_COLUMNS, input_column};
 use crate::codes::Code;
 use crate::fault::Fault;
@@ -20,7 +20,7 @@ pub(crate) const LENGTHEN_SKIPPED: &str =
     "UPDATE skipped SET last = ?4, count = count + ?5 WHERE job = ?1 AND last = ?2 AND reason = ?3";
 const INSERT_SKIPPED: &str =
     "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
-const BURY: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
+const INSERT_DEAD_LETTER: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
      noted, input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 /// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
@@ -46,7 +46,12 @@ pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
 
 pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Option<i64>) -> Result<(), Fault> {
     let seq = tx.memory.history.next(tx.conn)?;
-    insert_history(at_hand(tx.conn, &mut tx.hot.append_history, &INSERT_HISTORY)?, finished, worker, seq)
+    insert_history(
+        hot_statement(tx.conn, &mut tx.hot.append_history, &INSERT_HISTORY)?,
+        finished,
+        worker,
+        seq,
+    )
 }
 
 pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<EndedAttempt>, Fault> {
@@ -109,7 +114,7 @@ pub(super) fn insert_dead_letter(
     noted: bool,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.conn.prepare_cached(BURY)?.execute(params![
+    tx.conn.prepare_cached(INSERT_DEAD_LETTER)?.execute(params![
         finished.id.occurrence.job.as_bytes(),
         finished.id.occurrence.number,
         finished.id.attempt,

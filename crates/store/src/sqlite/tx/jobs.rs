@@ -1,6 +1,6 @@
 //! Jobs with their tags and keys. Jobs without tags or keys have no rows for them, and no cost.
 
-use super::{Tx, at_hand};
+use super::{Tx, hot_statement};
 use crate::codecs::{fact_columns, read_facts, read_settings, settings_columns};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
@@ -53,7 +53,7 @@ pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Optio
 }
 
 pub(super) fn insert_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
-    write_job(at_hand(tx.conn, &mut tx.hot.insert_job, &INSERT_JOB)?, job, lane)
+    write_job(hot_statement(tx.conn, &mut tx.hot.insert_job, &INSERT_JOB)?, job, lane)
 }
 
 pub(super) fn update_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<(), Fault> {

@@ -41,7 +41,11 @@ pub(super) fn set_last_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp)
     Ok(())
 }
 
-pub(super) fn first_in_line(tx: &mut Tx<'_>, line: &WaitList, count: usize) -> Result<Vec<LiveRow>, Fault> {
+pub(super) fn first_on_wait_list(
+    tx: &mut Tx<'_>,
+    line: &WaitList,
+    count: usize,
+) -> Result<Vec<LiveRow>, Fault> {
     let mut select = tx.conn.prepare_cached(FIRST_IN_LINE)?;
     up_to(count, &mut select, params![line.id().number(), bound(count)], read_live)
 }

@@ -1,6 +1,6 @@
 //! Open occurrences.
 
-use super::{Tx, at_hand};
+use super::{Tx, hot_statement};
 use crate::fault::Fault;
 use crate::layout::sqlite_live_columns as live_columns;
 use crate::reads::ReadKind;
@@ -39,7 +39,7 @@ const CANCELS_OF_SESSION: &str = "SELECT job, occurrence, attempt, epoch FROM li
      WHERE session = ?1 AND state = 2 AND cancel_requested = 1";
 
 pub(super) fn live(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
-    let find = at_hand(tx.conn, &mut tx.hot.find_live, FIND_LIVE)?;
+    let find = hot_statement(tx.conn, &mut tx.hot.find_live, FIND_LIVE)?;
     one_readable(find, params![id.job.as_bytes(), id.number], read_live)
 }
 
@@ -73,12 +73,12 @@ pub(super) fn first_behind(tx: &mut Tx<'_>, job: JobId, gate: Gate) -> Result<Op
     Ok(None)
 }
 
-pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
+pub(super) fn has_open_not_waiting(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
     Ok(tx.conn.prepare_cached(HAS_OPEN_NOT_IN_LINE)?.exists([job.as_bytes()])?)
 }
 
 pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
-    let insert = at_hand(tx.conn, &mut tx.hot.insert_live, &INSERT_LIVE)?;
+    let insert = hot_statement(tx.conn, &mut tx.hot.insert_live, &INSERT_LIVE)?;
     rows::insert_live(insert, &mut tx.memory.counters, row)?;
     tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
@@ -86,15 +86,15 @@ pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
 pub(super) fn update_live(tx: &mut Tx<'_>, was: &LiveRow, live: &Live) -> Result<(), Fault> {
     tx.memory.touch_lane(tx.conn, was.lane, live)?;
     if rows::is_only_placed(&was.live, live) {
-        let place = at_hand(tx.conn, &mut tx.hot.place_live, PLACE_LIVE)?;
+        let place = hot_statement(tx.conn, &mut tx.hot.place_live, PLACE_LIVE)?;
         return rows::place_live(place, &mut tx.memory.counters, was, live);
     }
-    let update = at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?;
+    let update = hot_statement(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?;
     rows::update_live(update, &mut tx.memory.counters, was, live)
 }
 
 pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), Fault> {
-    rows::update_in_state(at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?, live)
+    rows::update_in_state(hot_statement(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?, live)
 }
 
 pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result<(), Fault> {
@@ -105,7 +105,7 @@ pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result
 
 pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     let OccurrenceId { job, number } = row.live.id;
-    let delete = at_hand(tx.conn, &mut tx.hot.delete_live, DELETE_LIVE)?;
+    let delete = hot_statement(tx.conn, &mut tx.hot.delete_live, DELETE_LIVE)?;
     if delete.execute(params![job.as_bytes(), number])? > 0 {
         tx.memory.counters.closed(row.lane, &row.live);
     }

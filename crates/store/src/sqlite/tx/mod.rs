@@ -46,7 +46,7 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection};
 
-/// An open transaction, with what the core remembers.
+/// An open transaction, with the state of the core.
 pub(crate) struct Tx<'conn> {
     pub conn: &'conn Connection,
     pub memory: &'conn mut CoreMemory,
@@ -74,7 +74,7 @@ struct Hot<'conn> {
 }
 
 /// The statement in a slot of the hot ones.
-fn at_hand<'a, 'conn>(
+fn hot_statement<'a, 'conn>(
     conn: &'conn Connection,
     place: &'a mut Option<CachedStatement<'conn>>,
     sql: &str,
@@ -119,7 +119,7 @@ impl Rows for Tx<'_> {
         limiters {
             limiter(line: &WaitList) -> LimiterUse;
             set_last_start(limiter: LimiterId, at: Timestamp) -> ();
-            first_in_line(line: &WaitList, count: usize) -> Vec<LiveRow>;
+            first_on_wait_list(line: &WaitList, count: usize) -> Vec<LiveRow>;
         }
         jobs {
             is_job_there(job: JobId) -> bool;
@@ -152,7 +152,7 @@ impl Rows for Tx<'_> {
             open_of_job(job: JobId) -> Vec<LiveRow>;
             count_open(job: JobId) -> OpenCount;
             first_behind(job: JobId, gate: Gate) -> Option<LiveRow>;
-            has_open_not_in_line(job: JobId) -> bool;
+            has_open_not_waiting(job: JobId) -> bool;
             insert_live(row: &LiveRow) -> ();
             update_live(was: &LiveRow, live: &Live) -> ();
             update_live_in_state(live: &Live) -> ();

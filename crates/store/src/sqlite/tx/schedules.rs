@@ -4,7 +4,7 @@ use super::Tx;
 use crate::codes::FLAG_AWAITED;
 use crate::fault::Fault;
 use crate::layout::sqlite_schedule_columns as schedule_columns;
-use crate::malformed::pass_over;
+use crate::malformed::skip_malformed;
 use crate::rows::ScheduleRow;
 use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, one_readable, read_schedule};
 use punctual_core::ids::JobId;
@@ -18,7 +18,7 @@ pub(super) fn schedule(tx: &mut Tx<'_>, job: JobId) -> Result<Option<ScheduleRow
     let mut select = tx.conn.prepare_cached(SCHEDULE_OF_JOB)?;
     let found = one_readable(&mut select, [job.as_bytes()], read_schedule)?;
     let Some(row) = found else { return Ok(None) };
-    let lane = pass_over(tx.memory.lane(tx.conn, row.lane))?;
+    let lane = skip_malformed(tx.memory.lane(tx.conn, row.lane))?;
     Ok(lane.map(|lane| row.named(&lane)))
 }
 

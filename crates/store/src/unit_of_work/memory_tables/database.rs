@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct MemoryDatabase {
     pub(crate) lanes: Vec<Lane>,
-    /// Those that another process has deleted.
+    /// Lanes that another process has deleted.
     pub(crate) lanes_gone: BTreeSet<i64>,
     pub(crate) workers: Vec<String>,
     pub(super) sessions_given: i64,
@@ -368,7 +368,7 @@ impl MemoryDatabase {
                 .iter()
                 .all(|(parent, _)| !self.resolutions.contains_key(parent))
             && write_set.requests_inserted.iter().all(|(new, _)| !self.requests.contains_key(&new.request));
-        if is_fine { Ok(()) } else { Err(Fault::Conflict("a row is there already".to_owned())) }
+        if is_fine { Ok(()) } else { Err(Fault::Conflict("a row already exists".to_owned())) }
     }
 
     fn write_sessions(&mut self, write_set: &WriteSet) {
@@ -408,7 +408,7 @@ impl MemoryDatabase {
             self.jobs.get_mut(job).expect("the job was fetched").job.mark = *mark;
         }
         for numbered in &write_set.numbered {
-            let job = &mut self.jobs.get_mut(&numbered.job).expect("the job is there").job;
+            let job = &mut self.jobs.get_mut(&numbered.job).expect("the job exists").job;
             job.numbered = Some(numbered.numbered);
             if let Some(spent) = numbered.spent {
                 job.fired = spent.fired;

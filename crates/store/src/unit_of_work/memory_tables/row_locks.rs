@@ -1,4 +1,4 @@
-//! Locks of rows: who holds which, who waits for whom, and whether waiting would never end.
+//! Row locks: which transaction holds which, which waits for which, and whether there is a deadlock.
 
 use crate::rows::JobKey;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_waiting_transactions_is_a_deadlock() {
+    fn a_cycle_of_waiting_transactions_is_a_deadlock() {
         let mut locks = RowLocks::default();
         for number in 1..=3 {
             assert!(locks.try_lock(number, &lane(number as i64), LockMode::Exclusive));

@@ -28,7 +28,7 @@ pub enum Isolation {
     MariaDb,
 }
 
-/// The way of one call to the server and of its answer back.
+/// The network behaviour of one call to the server and its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTrip {
     pub out: Duration,
@@ -49,7 +49,7 @@ pub struct Commit {
     pub writes: Vec<(Write, Result<WriteReply, StoreError>)>,
 }
 
-/// What surrounds the server.
+/// The network around the server, and an observer of its commits.
 pub trait ServerNetwork: Send + Sync {
     fn trip(&self) -> RoundTrip;
     /// A transaction was committed. Called in the order of the commits.
@@ -311,7 +311,7 @@ impl MemoryServer {
         let mut named = write_set.queues_put.iter().map(|row| &row.queue).chain(&write_set.queues_deleted);
         match read {
             Some(read) if named.any(|queue| read.get(queue) != state.database.queues.get(queue)) => {
-                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
+                Err(Fault::Conflict("another transaction changed the settings of a queue".to_owned()))
             }
             _ => Ok(()),
         }

@@ -125,7 +125,7 @@ impl MemoryDatabase {
         if is_right { vec![] } else { vec![format!("the rows give {counted:?}, kept are {:?}", self.counts)] }
     }
 
-    /// Rows that belong to nothing; returns what is wrong.
+    /// Returns problems: rows that belong to nothing.
     pub fn integrity_check(&self) -> Vec<String> {
         let jobs_of_rows = self.live.keys().chain(self.dead.keys()).map(|id| id.job);
         let jobs_of_rows = jobs_of_rows.chain(self.schedules.keys().copied());

@@ -59,9 +59,9 @@ impl Locks {
         let tied = write_set.dependencies_inserted.iter().flat_map(|tie| [tie.parent, tie.child]);
         let untied = write_set.dependencies_deleted.iter().map(|tie| tie.child);
         let untied = untied.chain(write_set.parents_forgotten.iter().copied());
-        let told = write_set.resolutions_inserted.iter().map(|(parent, _)| *parent);
+        let resolved = write_set.resolutions_inserted.iter().map(|(parent, _)| *parent);
         let all = jobs.chain(marked).chain(numbered).chain(schedules).chain(opened).chain(dead);
-        for job in all.chain(tied).chain(untied).chain(told) {
+        for job in all.chain(tied).chain(untied).chain(resolved) {
             assert!(self.jobs.contains(&job), "{job} is written and not locked: {write_set:?}");
         }
         self.check_live(write_set, database);

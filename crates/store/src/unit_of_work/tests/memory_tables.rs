@@ -40,7 +40,7 @@ impl TestDatabase {
             return Ok(());
         }
         self.outages -= 1;
-        Err(Fault::Away("nobody answers".to_owned()))
+        Err(Fault::Away("the database does not answer".to_owned()))
     }
 }
 
@@ -80,7 +80,7 @@ impl MemoryTables {
 #[async_trait]
 impl Tables for MemoryTables {
     async fn intern(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
-        assert!(!self.is_begun, "names are made outside of transactions");
+        assert!(!self.is_begun, "names are created outside of transactions");
         let mut database = self.database();
         database.meet_outage()?;
         Ok(database.intern(read_set))
@@ -113,7 +113,7 @@ impl Tables for MemoryTables {
         database.meet_outage()?;
         if database.conflicts > 0 {
             database.conflicts -= 1;
-            return Err(Fault::Conflict("chosen to lose".to_owned()));
+            return Err(Fault::Conflict("chosen to conflict".to_owned()));
         }
         self.locks.committing(write_set, &database);
         database.write(write_set)?;

@@ -1,4 +1,4 @@
-//! How many round trips the common verbs need, and what happens when rows are requested out of order.
+//! How many round trips the common verbs need, and the effect of rows that are requested out of order.
 
 use super::memory_tables::Called;
 use super::*;
@@ -64,11 +64,11 @@ async fn final_failures_and_an_empty_lane_take_no_further_rounds() {
     assert_eq!(store.tables.calls(), ONE_ROUND);
     assert_eq!(store.tables.database().dead.len(), 5);
     assert!(store.claim(session, 2, 100).await.is_empty());
-    assert_eq!(store.tables.calls(), ONE_ROUND, "an exhausted lane is not asked again");
+    assert_eq!(store.tables.calls(), ONE_ROUND, "an exhausted lane is not queried again");
 }
 
 #[tokio::test]
-async fn all_that_is_missing_is_fetched_in_one_round() {
+async fn all_missing_rows_are_fetched_in_one_round() {
     let mut store = Store::default();
     let session = store.open_session().await;
     // Each has a child, so that the end of each must be resolved.
@@ -92,7 +92,7 @@ async fn all_that_is_missing_is_fetched_in_one_round() {
 }
 
 #[tokio::test]
-async fn a_lock_that_comes_earlier_in_the_order_begins_the_transaction_again() {
+async fn a_lock_that_comes_earlier_in_the_order_restarts_the_transaction() {
     let mut store = Store::default();
     let session = store.open_session().await;
     let parent = job(0);
@@ -106,7 +106,7 @@ async fn a_lock_that_comes_earlier_in_the_order_begins_the_transaction_again() {
     // before.
     store.report(session, &held, success()).await;
     let calls = std::mem::take(&mut store.tables.database().calls);
-    let again = calls.iter().position(|call| *call == Called::Abandon).expect("it begins again");
+    let again = calls.iter().position(|call| *call == Called::Abandon).expect("it restarts");
     let Called::Fetch(first) = &calls[1] else { panic!("{calls:?}") };
     assert!(first.terms.is_empty() && !first.live.is_empty(), "{first:?}");
     let Called::Fetch(second) = &calls[again + 2] else { panic!("{calls:?}") };
@@ -126,7 +126,7 @@ async fn a_lock_that_comes_earlier_in_the_order_begins_the_transaction_again() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_run_again_and_its_shares_are_counted_once() {
+async fn a_conflict_is_retried_and_its_shares_are_counted_once() {
     let (mut calm, mut store) = (Store::default(), Store::default());
     store.tables.database().conflicts = 5;
     for store in [&mut calm, &mut store] {
@@ -134,13 +134,13 @@ async fn a_conflict_is_run_again_and_its_shares_are_counted_once() {
         assert!(outcomes.iter().all(|outcome| matches!(outcome, SubmitOutcome::Created(_))));
         store.apply(submit((3..6).map(job))).await;
     }
-    assert_eq!(calm.tables.database().live, store.tables.database().live, "ranks are alike");
+    assert_eq!(calm.tables.database().live, store.tables.database().live, "ranks are equal");
     assert_eq!(store.tables.database().counts.jobs.active, 6);
     assert_eq!(store.tables.calls().iter().filter(|call| **call == "abandon").count(), 5);
 }
 
 #[tokio::test]
-async fn a_conflict_that_does_not_end_is_told() {
+async fn a_permanent_conflict_is_reported() {
     let mut store = Store::default();
     store.tables.database().conflicts = usize::MAX;
     let replies = store.run(&[submit([job(0)]), submit([job(1)])]).await;
@@ -148,7 +148,7 @@ async fn a_conflict_that_does_not_end_is_told() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_to_all_and_nothing_is_learned_from_it() {
+async fn an_outage_fails_all_callers_and_changes_no_cache() {
     let mut store = Store::default();
     store.apply(submit([job(0)])).await;
     // The first may only be a connection that broke while it was idle.
@@ -164,7 +164,7 @@ async fn an_outage_is_told_to_all_and_nothing_is_learned_from_it() {
 }
 
 #[tokio::test]
-async fn a_submit_to_a_lane_that_another_process_has_deleted_makes_it_anew() {
+async fn a_submit_to_a_lane_that_another_process_has_deleted_creates_it_again() {
     let mut store = Store::default();
     store.apply(submit([job(0)])).await;
     store.tables.calls();
@@ -172,6 +172,6 @@ async fn a_submit_to_a_lane_that_another_process_has_deleted_makes_it_anew() {
     store.apply(submit([job(1)])).await;
     assert_eq!(store.tables.calls(), ["begin", "fetch", "abandon", "begin", "fetch", "commit"]);
     let database = store.tables.database();
-    assert_eq!(database.lanes.len(), 2, "a number is never given twice");
+    assert_eq!(database.lanes.len(), 2, "a number is never assigned twice");
     assert_eq!(database.jobs[&job(1).id].lane, 2);
 }

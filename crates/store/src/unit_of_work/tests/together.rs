@@ -52,7 +52,7 @@ async fn claims_over_lanes_that_overlap_take_the_lowest_of_each() {
 }
 
 #[tokio::test]
-async fn what_one_write_queues_the_next_one_claims_and_reports() {
+async fn an_execution_that_one_write_queues_is_claimed_and_reported_by_the_next() {
     let mut store = Store::default();
     let session = store.open_session().await;
     store.apply(submit([job(0)])).await;
@@ -76,7 +76,7 @@ async fn what_one_write_queues_the_next_one_claims_and_reports() {
 }
 
 #[tokio::test]
-async fn a_unique_key_is_given_once_in_a_transaction_and_taken_over_after_the_end() {
+async fn a_unique_key_is_assigned_once_in_a_transaction_and_taken_over_after_the_end() {
     let mut store = Store::default();
     let session = store.open_session().await;
     let keyed = |number: u64| {
@@ -117,7 +117,7 @@ async fn the_last_of_two_parents_that_end_together_releases_the_child() {
 }
 
 #[tokio::test]
-async fn a_chain_of_failures_is_told_in_steps() {
+async fn a_chain_of_failures_is_resolved_in_steps() {
     let mut store = Store::default();
     let session = store.open_session().await;
     let chain = 60;
@@ -138,7 +138,7 @@ async fn a_chain_of_failures_is_told_in_steps() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_is_dug_up_and_dies_again_in_one_batch_takes_two_transactions() {
+async fn a_dead_letter_that_is_redriven_and_fails_again_in_one_batch_takes_two_transactions() {
     let mut store = Store::default();
     let session = store.open_session().await;
     store.apply(submit([job(0)])).await;
@@ -165,7 +165,7 @@ async fn a_dead_letter_that_is_dug_up_and_dies_again_in_one_batch_takes_two_tran
 }
 
 #[tokio::test]
-async fn a_broken_write_does_not_take_the_others_with_it() {
+async fn a_failed_write_does_not_affect_the_others() {
     let mut store = Store::default();
     let session = store.open_session().await;
     store.apply(submit([job(0)])).await;
@@ -177,7 +177,10 @@ async fn a_broken_write_does_not_take_the_others_with_it() {
     assert!(replies[0].is_ok() && replies[2].is_ok(), "{replies:?}");
     let claimed = assignments(replies.into_iter().nth(1).unwrap().unwrap());
     let claimed: Vec<_> = claimed.iter().map(|one| one.execution.occurrence.job).collect();
-    assert!(claimed.contains(&job(1).id) && !claimed.contains(&damaged), "it is passed over: {claimed:?}");
+    assert!(
+        claimed.contains(&job(1).id) && !claimed.contains(&damaged),
+        "the malformed row is skipped: {claimed:?}"
+    );
     let database = store.tables.database();
     assert!(database.jobs.keys().eq([&job(1).id, &job(2).id]));
 }

@@ -18,7 +18,7 @@ use rusqlite::types::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[tokio::test]
-async fn drafts_answer_as_the_embedded_store_does() {
+async fn units_of_work_answer_like_the_embedded_store() {
     for seed in 200..206 {
         walk_alike(seed, Company::PeopleOnly, |_| 1).await;
     }
@@ -28,7 +28,7 @@ async fn drafts_answer_as_the_embedded_store_does() {
 }
 
 #[tokio::test]
-async fn drafts_answer_alike_however_many_writes_share_a_transaction() {
+async fn units_of_work_answer_alike_however_many_writes_share_a_transaction() {
     for seed in 208..214 {
         walk_alike(seed, Company::PeopleOnly, |at| 1 + at % 7).await;
     }
@@ -36,7 +36,7 @@ async fn drafts_answer_alike_however_many_writes_share_a_transaction() {
 }
 
 #[tokio::test]
-async fn drafts_answer_alike_although_transactions_conflict() {
+async fn units_of_work_answer_alike_although_transactions_conflict() {
     let (walk, mut store) = (walked(215, Company::PeopleOnly), Store::default());
     for (at, (write, expected)) in walk.journal.iter().enumerate() {
         store.tables.database().conflicts = at % 3;

@@ -21,7 +21,7 @@ struct Connections {
 impl Connect for Connections {
     async fn connect(&self, _writer: usize) -> Result<Box<dyn Tables>, Fault> {
         if self.is_away.load(Ordering::SeqCst) {
-            return Err(Fault::Away("nobody is there".to_owned()));
+            return Err(Fault::Away("the database is unreachable".to_owned()));
         }
         self.made.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(self.tables.clone()))
@@ -35,7 +35,7 @@ fn start(writers: usize) -> (Arc<Connections>, Writers) {
 }
 
 #[tokio::test]
-async fn what_waits_shares_transactions_and_all_are_answered() {
+async fn waiting_writes_share_transactions_and_all_are_answered() {
     let (connections, writers) = start(1);
     let writes = (0..200).map(|number| writers.write(submit([job(number)])));
     for reply in futures_util::future::join_all(writes).await {
@@ -70,7 +70,7 @@ async fn writers_work_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn several_writers_share_what_is_sent() {
+async fn several_writers_share_the_writes() {
     let (connections, writers) = start(4);
     let writes = (0..200).map(|number| writers.write(submit([job(number)])));
     for reply in futures_util::future::join_all(writes).await {
@@ -82,7 +82,7 @@ async fn several_writers_share_what_is_sent() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_told_at_once_and_found_again() {
+async fn an_unavailable_database_is_reported_at_once_and_used_again_later() {
     let (connections, writers) = start(2);
     connections.is_away.store(true, Ordering::SeqCst);
     for number in 0..20 {
@@ -97,7 +97,7 @@ async fn a_database_that_is_away_is_told_at_once_and_found_again() {
 }
 
 #[tokio::test]
-async fn a_connection_is_made_anew_after_an_outage() {
+async fn a_connection_is_reopened_after_an_outage() {
     let (connections, writers) = start(1);
     writers.write(submit([job(0)])).await.unwrap();
     connections.tables.database().outages = 2;
@@ -108,7 +108,7 @@ async fn a_connection_is_made_anew_after_an_outage() {
 }
 
 #[tokio::test]
-async fn callers_that_went_away_do_not_matter_and_what_was_sent_is_done() {
+async fn cancelled_callers_do_not_matter_and_sent_writes_complete() {
     let (connections, writers) = start(1);
     for number in 0..10 {
         // It is sent at the first poll; the reply is not awaited.

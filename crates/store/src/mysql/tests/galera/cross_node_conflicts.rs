@@ -112,11 +112,11 @@ async fn is_a_conflict(
     write_set: impl Fn(&ConflictSetup) -> [WriteSet; 2],
 ) {
     for arrival in [Arrival::BeforeTheCommit, Arrival::Later] {
-        is_told(arrival, &read_set, &write_set).await;
+        is_one_conflict(arrival, &read_set, &write_set).await;
     }
 }
 
-async fn is_told(
+async fn is_one_conflict(
     arrival: Arrival,
     read_set: impl Fn(&ConflictSetup) -> ReadSet,
     write_set: impl Fn(&ConflictSetup) -> [WriteSet; 2],
@@ -139,7 +139,7 @@ async fn is_told(
             has_arrived(&nodes[1]).await;
         }
         let Err(fault) = other.commit(&second).await else {
-            panic!("{arrival:?}: it relied on what has changed")
+            panic!("{arrival:?}: it committed although a row that it relied on had changed")
         };
         assert!(fault.is_conflict(), "{arrival:?}: {fault}");
         other.abandon().await;
@@ -148,7 +148,7 @@ async fn is_told(
     .await;
 }
 
-/// Run again, it sees what the first has done and succeeds.
+/// Run again, it sees the changes of the first transaction and succeeds.
 async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet, elsewhere: &MySqlOptions) {
     other.begin().await.unwrap();
     other.fetch(read_set).await.unwrap();
@@ -158,14 +158,18 @@ async fn again(other: &mut MySqlTables, read_set: &ReadSet, write_set: &WriteSet
         elsewhere.begin().await.unwrap();
         let asked = ReadSet { keys: [key.clone()].into(), ..ReadSet::default() };
         let found = elsewhere.fetch(&asked).await.unwrap();
-        assert_eq!(found.keys, [(key.clone(), *job)], "what one node has acknowledged, all others have");
+        assert_eq!(
+            found.keys,
+            [(key.clone(), *job)],
+            "a commit that one node acknowledged is visible on all nodes"
+        );
         elsewhere.abandon().await;
     }
 }
 
 /// A child is submitted while its parent ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_ends_and_is_looked_at() {
+async fn a_job_that_ends_and_is_read() {
     let depends = |_: &ConflictSetup| {
         let ended = WriteSet { marks: vec![(id(1), StoredStatus::Failed)], ..WriteSet::default() };
         let child = DependencyRow { parent: id(1), child: id(2) };
@@ -177,7 +181,7 @@ async fn a_job_that_ends_and_is_looked_at() {
 /// Two parents of one child end at once: each sees the other as unfinished, and neither would release the
 /// child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_both_look_at() {
+async fn a_job_that_both_read() {
     let read_set = |_: &ConflictSetup| ReadSet { terms: [id(1)].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
@@ -191,7 +195,7 @@ async fn a_whole_job_and_its_terms() {
 
 /// An execution is leased to a session that is marked lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_lost_and_looked_at() {
+async fn a_session_that_is_lost_and_read() {
     let read_set = |stage: &ConflictSetup| ReadSet { sessions: [stage.session].into(), ..ReadSet::default() };
     let write_set = |stage: &ConflictSetup| [stage.session_with(|session| session.lost = true), something(2)];
     is_a_conflict(read_set, write_set).await;
@@ -200,18 +204,19 @@ async fn a_session_that_is_lost_and_looked_at() {
 /// A cancel is requested while the session receives all requests: the flag is already set, and must stay
 /// set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_has_heard_is_asked_again() {
+async fn a_session_that_received_requests_is_asked_again() {
     let write_set = |stage: &ConflictSetup| {
         let heard = stage.session_with(|session| session.attention = false);
         [heard, WriteSet { attention: vec![stage.session], ..WriteSet::default() }]
     };
     // It sets the flag without loading the session, so it does not matter what has arrived before.
-    is_told(Arrival::Later, |_| ReadSet { terms: [id(9)].into(), ..ReadSet::default() }, write_set).await;
+    is_one_conflict(Arrival::Later, |_| ReadSet { terms: [id(9)].into(), ..ReadSet::default() }, write_set)
+        .await;
 }
 
 /// A note is written for an execution that ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_execution_that_ends_and_is_looked_at() {
+async fn an_execution_that_ends_and_is_read() {
     let read_set = |_: &ConflictSetup| ReadSet { live: [id(1).occurrence(1)].into(), ..ReadSet::default() };
     let write_set = |_: &ConflictSetup| {
         let ended = WriteSet { live_deleted: vec![id(1).occurrence(1)], ..WriteSet::default() };
@@ -222,14 +227,14 @@ async fn an_execution_that_ends_and_is_looked_at() {
 
 /// The last execution of a job fails while another one ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_that_is_open_of_a_job() {
+async fn all_open_occurrences_of_a_job() {
     let read_set = |_: &ConflictSetup| ReadSet { open_of_jobs: [id(1)].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
 }
 
-/// A worker reports what it still holds while one of these is taken away.
+/// A worker reports its leases while one of them is taken away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_that_a_session_holds() {
+async fn all_leases_of_a_session() {
     let read_set =
         |stage: &ConflictSetup| ReadSet { held_by: [(stage.session, 10)].into(), ..ReadSet::default() };
     let write_set = |_: &ConflictSetup| {
@@ -239,9 +244,9 @@ async fn all_that_a_session_holds() {
     is_a_conflict(read_set, write_set).await;
 }
 
-/// Two submits see the last free place of a queue.
+/// Two submits see the last free slot of a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_place_of_a_queue() {
+async fn the_last_free_slot_of_a_queue() {
     let read_set =
         |_: &ConflictSetup| ReadSet { unstarted: ["mail".to_owned()].into(), ..ReadSet::default() };
     is_a_conflict(read_set, |_| [something(1), something(2)]).await;
@@ -249,7 +254,7 @@ async fn the_last_place_of_a_queue() {
 
 /// Two users set the same queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_set_for_a_queue() {
+async fn the_settings_of_a_queue() {
     let read_set = |_: &ConflictSetup| ReadSet { queues: true, ..ReadSet::default() };
     let put = |paused_at, max_depth| {
         let row =
@@ -266,12 +271,13 @@ async fn what_is_set_for_a_queue() {
         }
         keep_the_others_busy(&mut client(&nodes[0]).await).await;
         one.commit(&put(Some(at(1)), Some(5))).await.unwrap();
-        let fault = other.commit(&put(None, Some(6))).await.expect_err("the other one was faster");
+        let fault =
+            other.commit(&put(None, Some(6))).await.expect_err("the other transaction committed first");
         assert!(fault.is_conflict(), "{fault}");
         other.abandon().await;
         other.begin().await.unwrap();
         let found = other.fetch(&read_set(&stage)).await.unwrap();
-        assert_eq!(found.queues[0].paused_at, Some(at(1)), "it is seen when it is tried again");
+        assert_eq!(found.queues[0].paused_at, Some(at(1)), "the retry sees the change");
         other.abandon().await;
     })
     .await;
@@ -279,7 +285,7 @@ async fn what_is_set_for_a_queue() {
 
 /// Executions that were loaded for a claim and not claimed do not block a claim on another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_claimed_is_left_alone() {
+async fn executions_that_were_not_claimed_do_not_conflict() {
     use crate::unit_of_work::RequestedClaims;
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
@@ -298,7 +304,7 @@ async fn what_was_not_claimed_is_left_alone() {
 
 /// A node has rolled back a transaction without reporting it: the rest of it is not committed alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_of_a_transaction_is_not_committed() {
+async fn the_rest_of_a_rolled_back_transaction_is_not_committed() {
     Cluster::with(async |cluster| {
         let node = &cluster.nodes()[0];
         prepare(node).await.unwrap();

@@ -1,4 +1,4 @@
-//! Work that one process at a time does, from several nodes.
+//! Work that one process does at a time, from several nodes.
 
 use super::{Cluster, keep_the_others_busy};
 use crate::mysql::exclusive_work::{DdlLock, LockWait};
@@ -20,29 +20,29 @@ async fn nodes_that_start_together_take_turns() {
         let nodes = cluster.nodes();
         let applied = join_all(nodes.iter().map(up)).await;
         let applied: Vec<String> = applied.into_iter().flat_map(Result::unwrap).collect();
-        assert_eq!(applied.len(), VERSION, "each step by one of them");
+        assert_eq!(applied.len(), VERSION, "each step was applied by one of them");
         for node in &nodes {
             assert_eq!(verify(node).await.unwrap(), Vec::<String>::new());
         }
         let holders = "SELECT COUNT(*) FROM turns WHERE holder IS NOT NULL";
-        assert_eq!(query::<i64>(&nodes[0], holders).await, [0], "each was given back");
+        assert_eq!(query::<i64>(&nodes[0], holders).await, [0], "each lease was released");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_is_had_by_one_node_and_runs_out() {
+async fn a_lease_is_held_by_one_node_and_expires() {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         up(&nodes[0]).await.unwrap();
         let take =
             async |node: usize| DdlLock::take(&nodes[node].target().unwrap(), LockWait::Short).await.unwrap();
-        let first = take(0).await.expect("nobody has it");
+        let first = take(0).await.expect("the lease is free");
         assert!(take(1).await.is_none() && take(0).await.is_none());
         first.end().await;
-        let lost = take(1).await.expect("it was given back");
+        let lost = take(1).await.expect("the lease was released");
         run(&nodes[1], "UPDATE turns SET held_until = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND").await;
-        let next = take(2).await.expect("it has run out");
+        let next = take(2).await.expect("the lease has expired");
         lost.end().await;
         assert!(take(0).await.is_none(), "a former holder does not release the lock of another");
         next.end().await;
@@ -51,7 +51,7 @@ async fn a_turn_is_had_by_one_node_and_runs_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_are_made_and_dropped_by_all_nodes_at_once() {
+async fn partitions_are_created_and_dropped_by_all_nodes_at_once() {
     Cluster::with(async |cluster| {
         let narrow = |options: &MySqlOptions| MySqlOptions {
             partition_width: Duration::from_millis(1_000),
@@ -75,7 +75,7 @@ async fn partitions_are_made_and_dropped_by_all_nodes_at_once() {
 
 /// A job that one node has acknowledged is visible through every node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_has_acknowledged_is_seen_on_all_others() {
+async fn an_acknowledged_commit_is_visible_on_all_nodes() {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let here = MySqlStore::open(&nodes[0]).await.unwrap();

@@ -15,7 +15,7 @@ const NOW: Timestamp = Timestamp::from_micros(1_763_195_400_000_000);
 
 /// Calls until one succeeds: calls in flight when a node stops only get the error that the database is
 /// unavailable.
-async fn goes_on<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+async fn eventually_succeeds<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..1_000 {
         match call().await {
             Ok(answer) => return answer,
@@ -24,11 +24,11 @@ async fn goes_on<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, StoreEr
             Err(error) => panic!("{what}: {error}"),
         }
     }
-    panic!("{what} never went on");
+    panic!("{what} never succeeded again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_refuses_is_left_for_the_next_one() {
+async fn an_unusable_node_is_replaced_by_the_next_one() {
     Cluster::with(async |cluster| {
         let nodes = cluster.nodes();
         let store = MySqlStore::open(&cluster.through(&[0, 1, 2])).await.unwrap();
@@ -37,9 +37,9 @@ async fn a_node_that_refuses_is_left_for_the_next_one() {
         let mut operator = client(&nodes[0]).await;
         operator.query_drop("SET GLOBAL wsrep_reject_queries = ALL").await.unwrap();
         let outcome = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(async {
-            goes_on("a probe", async || store.probe(NOW).await).await;
-            goes_on("a read", async || store.job_counts().await).await;
-            goes_on("a write", async || store.lose_embedded_sessions(NOW).await).await;
+            eventually_succeeds("a probe", async || store.probe(NOW).await).await;
+            eventually_succeeds("a read", async || store.job_counts().await).await;
+            eventually_succeeds("a write", async || store.lose_embedded_sessions(NOW).await).await;
             let opened = MySqlStore::open(&cluster.through(&[0, 1])).await.unwrap();
             opened.job_counts().await.unwrap();
             opened.close().await;
@@ -58,7 +58,7 @@ async fn a_node_that_refuses_is_left_for_the_next_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_count_in_rows_of_their_own() {
+async fn nodes_have_separate_counter_rows() {
     Cluster::with(async |cluster| {
         for options in cluster.nodes() {
             let tables = crate::mysql::tests::dialect::tables(&options).await;
@@ -71,7 +71,7 @@ async fn nodes_count_in_rows_of_their_own() {
         }
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 3, "each node has a number of its own");
+        assert_eq!(seen.len(), 3, "each node has a different number");
         let shards: Vec<i64> =
             seen.iter().map(|node| crate::mysql::tables::shard_of(7, Some(*node))).collect();
         assert!(shards.windows(2).all(|pair| pair[0] != pair[1]), "{shards:?}");

@@ -1,7 +1,7 @@
 //! The cases of the membership table with a store on each node.
 
 use super::Cluster;
-use crate::conformance::membership::Doors;
+use crate::conformance::membership::TableConnections;
 use crate::mysql::MySqlStore;
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ macro_rules! define {
                 for node in cluster.nodes() {
                     stores.push(Arc::new(MySqlStore::open(&node).await.unwrap()));
                 }
-                let doors: Doors = stores.iter().map(|store| store.clone() as _).collect();
-                crate::conformance::membership::$case(doors).await;
+                let connections: TableConnections = stores.iter().map(|store| store.clone() as _).collect();
+                crate::conformance::membership::$case(connections).await;
                 for store in stores.into_iter().filter_map(Arc::into_inner) {
                     store.close().await;
                 }

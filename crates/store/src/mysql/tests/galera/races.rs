@@ -35,7 +35,7 @@ async fn check(race: Race) {
             assert_eq!(problems(&mut client(&options).await).await, Vec::<String>::new());
         }
         for store in stores {
-            Arc::into_inner(store).expect("nobody else uses it").close().await;
+            Arc::into_inner(store).expect("this is the last reference").close().await;
         }
     })
     .await;
