@@ -68,9 +68,9 @@ impl ChaosCluster {
     }
 
     async fn member(&self, options: &ClusterOptions, role: Role, name: &str) -> Result<MemberProcess> {
-        let link = Link::open(self.database.address()).await.context("open a way")?;
+        let link = Link::open(self.database.address()).await.context("open a fault proxy")?;
         let front = match role {
-            Role::Api => Some(Arc::new(Link::open("").await.context("open a way")?)),
+            Role::Api => Some(Arc::new(Link::open("").await.context("open a fault proxy")?)),
             Role::Scheduler | Role::Worker => None,
         };
         let launch = MemberLaunch {

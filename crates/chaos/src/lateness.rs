@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_the_sorted() {
+    fn percentiles_are_taken_from_sorted_values() {
         let lateness = StartLateness::of((1..=200).rev().map(|number| Duration::from_millis(number * 10)));
         assert_eq!((lateness.p50_ms, lateness.p90_ms), (1_000.0, 1_800.0));
         assert_eq!((lateness.p99_ms, lateness.max_ms, lateness.late), (1_980.0, 2_000.0, 100));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_blamed_for_what_was_late_during_it_and_soon_after() {
+    fn a_fault_is_blamed_for_late_starts_during_it_and_soon_after() {
         let at = |secs: i64| Timestamp::from_micros(secs * 1_000_000);
         let fault = |from, until| InjectedFault {
             kind: FaultKind::Kill,

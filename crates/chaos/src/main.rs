@@ -110,7 +110,7 @@ enum OutputFormat {
 }
 
 /// The exit code of a run without a result.
-const NOT_FOUND_OUT: u8 = 2;
+const NO_RESULT: u8 = 2;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -120,7 +120,7 @@ async fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(NOT_FOUND_OUT)
+            ExitCode::from(NO_RESULT)
         }
     }
 }

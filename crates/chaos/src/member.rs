@@ -244,7 +244,7 @@ impl Supervisor {
         output.read_line(&mut greeting).await?;
         if !greeting.is_empty() {
             if let (Some(front), Some((_, address))) = (&self.front, greeting.trim().split_once("http://")) {
-                front.lead_to(address);
+                front.set_target(address);
             }
             self.status.send_replace(ProcessStatus::Ready(pid));
         }

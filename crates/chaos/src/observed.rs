@@ -1,5 +1,5 @@
-//! All observations of a run, as plain values: what clients requested and were told, what the API says
-//! afterwards, what the external record contains, and which faults were caused. The checker uses only these.
+//! All observations of a run, as plain values: client requests and their responses, what the API returns afterwards,
+//! what the external record contains, and which faults were caused. The checker uses only these.
 
 use crate::member::UnorderedEnd;
 use crate::nemesis::InjectedFault;

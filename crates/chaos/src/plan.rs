@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_leaves_an_api_node_alone_and_ends_before_its_time() {
+    fn a_plan_keeps_one_api_node_healthy_and_ends_in_time() {
         for seed in 0..50 {
             let plan = FaultPlan::random(seed, &request());
             assert!(plan.faults.len() > 100, "seed {seed}: {}", plan.faults.len());

@@ -171,7 +171,7 @@ async fn run(
 ) -> (StatusCode, String) {
     match record(&shared, &headers, takes_ms, failing).await {
         Ok((CallOutcome::Succeeded, run)) => (StatusCode::OK, format!("{{\"run\": {run}}}")),
-        Ok((_, run)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("run {run} fails as it was told to")),
+        Ok((_, run)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("run {run} fails as requested")),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")),
     }
 }

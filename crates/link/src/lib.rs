@@ -79,7 +79,7 @@ impl Link {
     }
 
     /// Sets the target of new connections.
-    pub fn lead_to(&self, target: &str) {
+    pub fn set_target(&self, target: &str) {
         self.target.send_replace(target.to_owned());
     }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_arrives_when_the_way_is_free_again() {
+    async fn held_data_arrives_when_the_connection_recovers() {
         let (link, mut stream) = connected().await;
         for network_fault in [NetworkFault::Held, NetworkFault::RequestsHeld, NetworkFault::AnswersHeld] {
             link.set(network_fault);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_way_breaks_connections_and_takes_no_new_ones() {
+    async fn a_cut_proxy_breaks_connections_and_refuses_new_ones() {
         let (link, mut stream) = connected().await;
         link.set(NetworkFault::Cut);
         assert!(stream.read_u8().await.is_err());
@@ -235,18 +235,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_way_that_leads_elsewhere_takes_new_connections_there() {
+    async fn a_changed_target_applies_to_new_connections() {
         let link = Link::open("").await.unwrap();
         let mut early = TcpStream::connect(&link.address).await.unwrap();
-        assert!(early.read_u8().await.is_err(), "there is nobody yet");
-        link.lead_to(&echo().await);
+        assert!(early.read_u8().await.is_err(), "there is no target yet");
+        link.set_target(&echo().await);
         let mut stream = TcpStream::connect(&link.address).await.unwrap();
         stream.write_u8(1).await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap(), 1);
     }
 
     #[tokio::test]
-    async fn on_a_longer_way_everything_arrives_in_order_and_not_before_its_time() {
+    async fn delayed_data_arrives_in_order_and_not_too_early() {
         let delay = Duration::from_millis(20);
         let link = Link::open(&echo().await).await.unwrap();
         link.set(NetworkFault::Slow(delay));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_way_that_is_dropped_is_closed() {
+    async fn a_dropped_proxy_is_closed() {
         let (link, mut stream) = connected().await;
         drop(link);
         assert!(stream.read_u8().await.is_err());

@@ -1,4 +1,4 @@
-//! RabbitMQ: a fanout exchange, and for each process a queue of its own that ends with its connection.
+//! RabbitMQ: a fanout exchange, and an exclusive queue for each process that ends with its connection.
 //!
 //! A queue that workers share would hand each hint to one of them, which may have no free slot for it. The exclusive
 //! queues are bounded: the broker drops their oldest messages when a process does not read. Messages need no
@@ -32,10 +32,10 @@ pub(crate) struct AmqpTransport {
     exchange: ShortString,
 }
 
-/// The servers of the settings.
+/// The configured servers.
 pub(crate) struct AmqpHosts {
     options: BrokerOptions,
-    /// What the user must be allowed to use, for messages.
+    /// The permissions that the user needs, for error messages.
     needs: String,
     /// For messages.
     pub address: String,

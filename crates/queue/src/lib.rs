@@ -2,8 +2,8 @@
 //! from, other systems through the same brokers: `EventSink` and `MessageSource`, in [`streams`].
 //!
 //! The broker wakes, the database ranks. A message only says that a lane has work; its receiver claims from the
-//! store. So a broker can lose, repeat, delay and reorder messages, and every program that can write to it can
-//! replay them: all of this costs time, and none of it changes which execution runs, where, or how often.
+//! store. So a broker can lose, repeat, delay and reorder messages, and every program that can write to it can replay
+//! them. All of this costs time, but does not change which execution runs, where, or how often.
 //!
 //! [`BrokerQueue`] is the same for all brokers: it signs and checks messages, recognizes repeated ones, and pings
 //! itself through the broker, so that a connection that is open but silent is replaced. A broker is a `BrokerTransport`:

@@ -37,7 +37,7 @@ pub(crate) enum ReadyContent {
     Lanes(Vec<HintedLane>),
     /// There may be work in any lane.
     AnyLane,
-    /// From a process to itself: does the broker deliver?
+    /// From a process to itself, to test whether the broker delivers.
     Ping,
 }
 
@@ -99,7 +99,7 @@ impl MessageCodec {
         format!("{FORMAT} {signature} {body}").into_bytes()
     }
 
-    /// `None` if no process of this cluster wrote it, or in another version.
+    /// `None` if no process of this cluster wrote it, or if it has another version.
     pub fn read(&self, bytes: &[u8]) -> Option<ReadyMessage> {
         if bytes.len() > READY_MESSAGE_BYTES_MAX {
             return None;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_by_who_has_the_key() {
+    fn a_message_is_read_with_the_same_key_only() {
         let codec = MessageCodec::new(&[1; 32]);
         for content in [ReadyContent::of(lanes(2)), ReadyContent::AnyLane, ReadyContent::Ping] {
             let bytes = codec.write(message(content.clone()));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_bytes_are_no_message() {
+    fn other_bytes_are_not_a_message() {
         let codec = MessageCodec::new(&[1; 32]);
         for bytes in [
             &b""[..],

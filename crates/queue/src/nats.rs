@@ -1,4 +1,4 @@
-//! NATS: one subject of its core protocol, without JetStream. A stream would keep hints that nobody needs once a
+//! NATS: one subject of its core protocol, without JetStream. A stream would keep hints that are useless once a
 //! process has scanned the database, which it does after each connection.
 //!
 //! The client would reconnect by itself and hide that it has. Here the watchdog decides: a connection that is lost is
@@ -25,7 +25,7 @@ pub(crate) struct NatsTransport {
     subject: String,
 }
 
-/// The servers of the settings.
+/// The configured servers.
 pub(crate) struct NatsServers {
     servers: Vec<String>,
     login: Option<Login>,

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_reads_as_it_is_meant_and_shows_no_password() {
+    fn a_url_is_parsed_and_shown_without_its_password() {
         assert_eq!(BrokerOptions::parse("none"), Ok(None));
         for (text, shown) in [
             ("redis://:secret@a", "redis://a:6379?prefix=punctual"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_would_be_right() {
+    fn errors_name_the_problem_and_the_fix() {
         for (text, words) in [
             ("", "must be none, redis://HOST:6379"),
             ("redis", "must be none"),

@@ -1,7 +1,7 @@
 //! The ready queue over any broker: signs, checks and merges messages, and watches the connection.
 //!
-//! Every process receives every message, its own included. That is what the watchdog needs: a process that has not
-//! received a message of its own for a while sends a ping, and one whose ping does not come back reconnects. So a
+//! Every process receives every message, including its own. The watchdog relies on that: a process that has not
+//! received one of its own messages for a while sends a ping, and reconnects if the ping does not come back. So a
 //! subscription that a broker has forgotten, an exchange that was deleted or a dead connection is found within
 //! seconds, although no call has failed. Until then hints are missing, and scans of the database find the work.
 
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// What distinguishes this process among those that share the queue, and what it shares with them.
+/// The identity of this process among those that share the queue, and the key that they share.
 #[derive(Clone)]
 pub struct QueueMember {
     /// Random text, new at each start of a process.
@@ -56,7 +56,7 @@ struct Inbox {
 /// A subscription with its watchdog.
 struct Watched {
     subscription: Box<dyn BrokerSubscription>,
-    /// When the next ping is due, or with a ping under way, when it must have come back.
+    /// When the next ping is due or, while a ping is in flight, when it must have come back.
     due: Instant,
     is_ping_under_way: bool,
 }
@@ -97,7 +97,7 @@ impl BrokerQueue {
         self.in_time(self.transport.publish(message)).await
     }
 
-    /// Sends bytes that may be no message, as any program that can write to the broker does.
+    /// Sends arbitrary bytes, as any program with access to the broker could.
     #[cfg(test)]
     pub(crate) async fn publish_bytes(&self, message: Vec<u8>) -> Result<(), ReadyQueueError> {
         self.transport.publish(message).await

@@ -1,5 +1,5 @@
-//! Redis and Valkey: one channel of publish and subscribe. Redis keeps no messages, so nothing grows and nothing has
-//! to be deleted; `FLUSHALL` does not touch channels.
+//! Redis and Valkey: one publish/subscribe channel. Redis keeps no messages, so nothing grows and nothing has to be
+//! deleted; `FLUSHALL` does not touch channels.
 //!
 //! If several hosts are configured, a primary and its replicas, the primary is used: a replica does not pass messages
 //! on to the others.
@@ -25,14 +25,14 @@ pub(crate) struct RedisTransport {
     channel: String,
 }
 
-/// The servers of the settings, of which the primary is used.
+/// The configured servers, of which the primary is used.
 pub(crate) struct RedisHosts {
     /// One for each host.
     clients: Vec<Client>,
     /// For messages.
     address: String,
     names: SettingNames,
-    /// What the user must be allowed to do, for messages.
+    /// The permissions that the user needs, for error messages.
     needs: String,
 }
 
@@ -109,7 +109,7 @@ impl RedisHosts {
     }
 }
 
-/// A server that does not say is taken for a primary.
+/// A server that does not report its role counts as a primary.
 async fn is_replica(connection: &mut MultiplexedConnection) -> bool {
     let role: Result<Vec<Value>, RedisError> = redis::cmd("ROLE").query_async(connection).await;
     let is_slave = |word: &Value| matches!(word, Value::BulkString(bytes) if bytes == b"slave");

@@ -1,4 +1,4 @@
-//! What a broker must do: send bytes to every process that subscribes. It need not keep them.
+//! The port to a broker: it sends bytes to every process that subscribes. The broker need not store them.
 
 use async_trait::async_trait;
 use punctual_core::ports::ReadyQueueError;
@@ -8,7 +8,7 @@ pub(crate) trait BrokerTransport: Send + Sync {
     /// Sends a message to all subscribers. Connects if necessary; after an error the next call connects again.
     async fn publish(&self, message: Vec<u8>) -> Result<(), ReadyQueueError>;
 
-    /// Opens a connection of its own, on which messages arrive from now on. Dropping it closes the connection.
+    /// Opens a separate connection, on which messages arrive from now on. Dropping it closes the connection.
     async fn subscribe(&self) -> Result<Box<dyn BrokerSubscription>, ReadyQueueError>;
 }
 

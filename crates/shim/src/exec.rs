@@ -261,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_cannot_be_seen_is_counted_all_the_same() {
+    fn a_hidden_worker_is_counted() {
         assert_eq!(hidden_threads(Some(std::process::id())), 0);
         assert_eq!(hidden_threads(None), 0);
         assert_eq!(hidden_threads(Some(u32::MAX)), HIDDEN_WORKER_THREADS);
     }
 
     #[test]
-    fn a_program_that_is_not_there_never_will_start() {
+    fn a_missing_program_is_a_permanent_error() {
         let missing = cannot_start("nowhere", &io::ErrorKind::NotFound.into());
         assert_eq!(missing.text, "command[0]: there is no program nowhere in PATH");
         assert!(missing.is_permanent);

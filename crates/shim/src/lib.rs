@@ -108,7 +108,7 @@ async fn serve() -> io::Result<()> {
     }) {
         Ok(both) => both,
         Err(error) => {
-            let text = format!("{} cannot be made: {error}", sandbox.scratch.display());
+            let text = format!("{} cannot be created: {error}", sandbox.scratch.display());
             outlet.send(&[Frame::Ended(CannotStart { text, is_permanent: false }.into())]).await;
             return Ok(());
         }
@@ -131,7 +131,7 @@ async fn serve() -> io::Result<()> {
 fn prepared(request: &Request) -> Result<(Cgroups, String, StartedCommand), CannotStart> {
     let later = |text: String| CannotStart { text, is_permanent: false };
     let cgroups = Cgroups::create(&request.enclosure, request.limits)
-        .map_err(|error| later(format!("the cgroup of the command cannot be made: {error}")))?;
+        .map_err(|error| later(format!("the cgroup of the command cannot be created: {error}")))?;
     let nonce = nonce().map_err(|error| later(format!("cannot read randomness: {error}")))?;
     let started = start(request, &cgroups, &nonce)?;
     Ok((cgroups, nonce, started))
@@ -266,7 +266,7 @@ fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPip
     let unshared = if sandbox.namespaces { namespace::unshare_for_mounts() } else { namespace::unshare() };
     let opened = unshared.and_then(|()| StatusPipe::open());
     let status_pipe = opened.map_err(|error| CannotStart {
-        text: format!("the PID namespace of the command cannot be made: {error}"),
+        text: format!("the PID namespace of the command cannot be created: {error}"),
         is_permanent: false,
     })?;
     let mounts = sandbox
@@ -285,7 +285,7 @@ struct Tree {
     outlet: Arc<Outlet>,
     stdout: tokio::task::JoinHandle<Output>,
     stderr: tokio::task::JoinHandle<Output>,
-    /// Passes on the command's notes.
+    /// Forwards the command's notes.
     noted: tokio::task::JoinHandle<()>,
     /// Becomes true when no process of the tree is left.
     is_dead: watch::Sender<bool>,
@@ -426,8 +426,8 @@ impl Tree {
         let _ = self.noted.await;
         let stdout = self.stdout.await.unwrap_or_default();
         let stderr = self.stderr.await.unwrap_or_default();
-        let told = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
-        let how = ending(told, self.status.map(how));
+        let reported = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
+        let how = ending(reported, self.status.map(how));
         let result = match stdout.result() {
             Ok(result) => result,
             Err(problem) => {
@@ -456,11 +456,11 @@ async fn wake_at(moment: Option<Instant>) {
 /// How the command ended: by the report of another stage, and by the status of the child, which is the command or ends
 /// with the command's exit code. A command may be able to forge the report, but not the status, so a report never
 /// contradicts an exit code. The first process of a namespace has none if it was killed after the command had ended.
-fn ending(told: Option<How>, status: Option<How>) -> How {
-    match (told, status) {
+fn ending(reported: Option<How>, status: Option<How>) -> How {
+    match (reported, status) {
         (_, Some(How::Exited { code: 0 })) => How::Exited { code: 0 },
         (Some(How::Exited { .. }), Some(How::Exited { code })) => How::Exited { code },
-        (Some(told), _) => told,
+        (Some(reported), _) => reported,
         (None, Some(status)) => status,
         (None, None) => How::Exited { code: -1 },
     }
@@ -473,7 +473,7 @@ fn how(status: WaitStatus) -> How {
     }
 }
 
-/// Passes on the worker's requests. A closed pipe is the most urgent stop.
+/// Forwards the worker's requests. A closed pipe is the most urgent stop.
 fn listen(mut inlet: BufReader<pipe::Receiver>) -> mpsc::Receiver<u8> {
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
@@ -497,7 +497,7 @@ mod tests {
         let exited = |code: i32| How::Exited { code };
         let killed = How::Signaled { signal: 9 };
         let not_started = How::CannotStart { problem: "no".to_owned(), is_permanent: true };
-        for (told, status, how) in [
+        for (reported, status, how) in [
             (Some(exited(0)), Some(exited(3)), exited(3)),
             (Some(exited(3)), Some(exited(0)), exited(0)),
             (Some(not_started.clone()), Some(exited(0)), exited(0)),
@@ -507,7 +507,7 @@ mod tests {
             (None, Some(killed.clone()), killed),
             (None, None, exited(-1)),
         ] {
-            assert_eq!(ending(told.clone(), status.clone()), how, "{told:?} {status:?}");
+            assert_eq!(ending(reported.clone(), status.clone()), how, "{reported:?} {status:?}");
         }
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_they_end_however_they_arrive() {
+    fn lines_are_split_however_the_bytes_arrive() {
         assert_eq!(lines(&[b"one\ntwo\n\nfour"]), ["one", "two", "", "four"]);
         assert_eq!(lines(&[b"o", b"ne\nt", b"wo\n", b"\nfo", b"ur"]), ["one", "two", "", "four"]);
         assert_eq!(lines(&[b"", b"\n"]), [""]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+    fn a_long_line_is_cut_and_the_next_one_is_complete() {
         let long = vec![b'x'; 3 * LINE_BYTES_MAX];
         let found = lines(&[&long, &long, b"\nnext\n"]);
         assert_eq!(found.iter().map(String::len).collect::<Vec<_>>(), [LINE_BYTES_MAX, 4]);

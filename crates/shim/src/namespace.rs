@@ -71,9 +71,10 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Commands of root stay root, without the rights that would show them what is hidden: to mount, to open files by their
-/// inode, and to reach devices, kernel modules and other processes. Only later programs are concerned.
-fn forbid_what_uncovers() -> io::Result<()> {
+/// Commands of root stay root, but lose the rights that could reveal hidden files: to mount, to open files by their
+/// inode, and to reach devices, kernel modules and other processes. This affects only programs that are executed
+/// later.
+fn drop_revealing_capabilities() -> io::Result<()> {
     for right in [
         CapabilitySet::SYS_ADMIN,
         CapabilitySet::DAC_READ_SEARCH,
@@ -181,11 +182,11 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
         return Err(io::Error::other("the shim is gone"));
     }
     let mut children = signal(SignalKind::child())?;
-    let mut told = fs::File::options().write(true).open(&setup.status)?;
+    let mut report_pipe = fs::File::options().write(true).open(&setup.status)?;
     if let Some(mounts) = &setup.mounts {
         mounts::enter(mounts)?;
         match geteuid().is_root() {
-            true => forbid_what_uncovers()?,
+            true => drop_revealing_capabilities()?,
             false => drop_capabilities()?,
         }
     }
@@ -194,7 +195,7 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     let (mut ends_at, mut code) = (None, ExitCode::FAILURE);
     while let Left::Some { main_ended } = reap(main) {
         if let Some(status) = main_ended {
-            tell(&mut told, status)?;
+            report(&mut report_pipe, status)?;
             code = exit_code(status);
             // To all processes of the namespace except this one.
             let _ = kill_process_group(Pid::INIT, Signal::TERM);
@@ -215,8 +216,8 @@ fn exit_code(status: WaitStatus) -> ExitCode {
     code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-fn tell(told: &mut fs::File, status: WaitStatus) -> io::Result<()> {
-    told.write_all(&serde_json::to_vec(&super::how(status))?)
+fn report(report_pipe: &mut fs::File, status: WaitStatus) -> io::Result<()> {
+    report_pipe.write_all(&serde_json::to_vec(&super::how(status))?)
 }
 
 enum Left {

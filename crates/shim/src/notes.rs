@@ -1,4 +1,4 @@
-//! The notes of a command on their way to the worker.
+//! Forwards the notes of a command to the worker.
 //!
 //! The command writes lines of JSON to a named pipe in its private directory, whose path is in
 //! `PUNCTUAL_NOTES`. It is a path, not an inherited descriptor: it works from every process of the tree,
@@ -83,8 +83,8 @@ impl Notebook {
         outlet.send(&latest.take()).await;
     }
 
-    /// Reads what is in the pipe now. Asks the kernel and not the runtime, which does not know yet what a
-    /// command writes just before it ends. Does not wait for writers outside the tree.
+    /// Reads everything that is in the pipe now. Asks the kernel and not the runtime, which may not have seen the
+    /// last writes of a command. Does not wait for writers outside the tree.
     fn read_rest(&self, chunk: &mut [u8], mut take: impl FnMut(&[u8])) {
         let mut left = rustix::io::ioctl_fionread(&self.receiver).unwrap_or_default();
         while left > 0 {
@@ -167,7 +167,7 @@ impl Latest {
     }
 }
 
-/// The line as a note, or what is wrong with it.
+/// Parses a line as a note, or returns its problem.
 fn parse(line: &[u8]) -> Result<NoteLine, String> {
     if serde_json::from_slice::<IgnoredAny>(line).is_err() {
         return Err("it is not JSON".to_owned());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_word_counts_for_each_thing_by_itself() {
+    fn the_latest_value_of_each_field_counts() {
         let lines = [
             r#"{"percent": 10, "message": "begin"}"#,
             r#"{"checkpoint": {"offset": 1.50}}"#,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told_up_to_a_number() {
+    fn a_bounded_number_of_bad_lines_is_reported() {
         let deep = format!("{{\"checkpoint\": {}{}}}", "[".repeat(30_000), "]".repeat(30_000));
         let long = format!("{{\"checkpoint\": \"{}\"}}", "x".repeat(limits::CHECKPOINT_BYTES_MAX));
         for (line, said) in [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_just_before_the_end_is_read() {
+    async fn a_note_written_just_before_the_end_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes");
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -245,10 +245,10 @@ mod tests {
         let mut writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let long = "x".repeat(2 * CHUNK_BYTES);
         write!(writer, "no\n{{\"checkpoint\": \"{long}\"}}").unwrap();
-        let (told, mut listener) = pipe::pipe().unwrap();
+        let (sender, mut listener) = pipe::pipe().unwrap();
         // The tree is gone before the runtime learns that the pipe is readable.
         let (_is_dead, dead) = watch::channel(true);
-        tokio::spawn(notebook.pass_on(Outlet::new(told), dead));
+        tokio::spawn(notebook.pass_on(Outlet::new(sender), dead));
         let mut bytes = Vec::new();
         listener.read_to_end(&mut bytes).await.unwrap();
         let mut expected = Vec::new();

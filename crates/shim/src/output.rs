@@ -1,4 +1,4 @@
-//! The output of a command on its way to the worker.
+//! Forwards the output of a command to the worker.
 
 use super::exec;
 use super::lines::{LINE_BYTES_MAX, PartialLine};
@@ -15,9 +15,9 @@ use tokio::sync::{Mutex, watch};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Bytes of a result that are kept if it is too large. Escaped and marked it must still fit.
+/// Bytes kept of a result that is too large. Escaped and marked, they must still fit.
 const OVERFLOW_BYTES_KEPT: usize = 8 * 1024;
-/// How long a pipe may stay open, and silent, after the tree is gone: a process outside the tree holds it.
+/// How long a pipe may stay open without output after the tree is gone: a process outside the tree holds it.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The pipe to the worker.
@@ -51,7 +51,7 @@ pub struct Pump {
     is_dead: watch::Receiver<bool>,
 }
 
-/// What is kept of a stream.
+/// The parts of a stream that are kept.
 #[derive(Debug, Default)]
 pub struct Output {
     last_line: Vec<u8>,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_end_is_no_result() {
+    fn an_endless_last_line_is_not_a_result() {
         let mut output = Output::default();
         output.keep(&vec![b'1'; LINE_BYTES_MAX]);
         let problem =

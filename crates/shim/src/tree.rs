@@ -125,7 +125,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn children_are_found_in_both_ways() {
+    fn children_are_found_with_and_without_kernel_lists() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let (this, pid) = (getpid().as_raw_pid(), i32::try_from(child.id()).unwrap());
         assert_eq!(parent(pid), Some(this));

@@ -193,13 +193,13 @@ mod tests {
         {"name": "galera-2", "url": "mysql://ann:x@127.0.0.1:2/jobs"}]}' | tr -d '\n'; echo"#;
 
     #[test]
-    fn servers_that_end_at_once_are_reported_with_their_last_words() {
+    fn servers_that_end_at_once_are_reported_with_their_last_output() {
         let error = start("echo 'galera-1 ended: unknown user mysql' >&2; exit 3").err().unwrap().to_string();
         assert_eq!(error, "galera ended (exit status: 3):\ngalera-1 ended: unknown user mysql");
     }
 
     #[test]
-    fn servers_that_end_later_are_reported_by_the_next_order() {
+    fn servers_that_end_later_are_reported_by_the_next_command() {
         let (mut servers, _folder) =
             start(&format!("{READY}; read order; echo 'no space left' >&2; exit 1")).unwrap();
         let error = servers.kill("galera-1").unwrap_err().to_string();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_answered_and_refusals_are_errors() {
+    fn commands_are_answered_and_rejections_are_errors() {
         let script = r#"read order; echo '{"error": null, "said": "2"}'; read order; echo '{"error": "it runs"}'; read order"#;
         let (mut servers, _folder) = start(&format!("{READY}; {script}")).unwrap();
         assert_eq!(servers.url("galera-2").unwrap(), "mysql://ann:x@127.0.0.1:2/jobs");

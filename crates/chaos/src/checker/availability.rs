@@ -69,7 +69,7 @@ pub fn availability(observed: &Observed) -> Availability {
     };
     for asked in &observed.asked {
         let Some(failure) = &asked.failure else { continue };
-        if somebody_was_there(observed, asked) {
+        if could_have_been_answered(observed, asked) {
             answered.failed += 1;
             answered.reasons.insert(failure.clone());
         } else {
@@ -80,7 +80,7 @@ pub fn availability(observed: &Observed) -> Availability {
 }
 
 /// Whether, for long enough within this time, neither the database nor some one API node had a fault.
-fn somebody_was_there(observed: &Observed, asked: &ClientRequest) -> bool {
+fn could_have_been_answered(observed: &Observed, asked: &ClientRequest) -> bool {
     observed.apis.iter().any(|api| {
         let faults = observed.faults.iter().filter(|fault| fault.target == DATABASE || fault.target == *api);
         let mut away: Vec<(Timestamp, Timestamp)> = faults.map(|fault| (fault.from, fault.until)).collect();

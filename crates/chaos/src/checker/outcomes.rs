@@ -24,7 +24,7 @@ pub fn check_runs_are_known(runs: &[RecordedRun], executions: &Executions<'_>, v
                 && run.idempotency_key == run.execution.occurrence.to_string()
         });
         if !fits {
-            let what = format!("run {run:?} is none of history's: {known:?}");
+            let what = format!("run {run:?} is not in history: {known:?}");
             verdict.violations.push(RuleViolation::new(CheckedRule::UnknownRun, what));
         }
         if let Some(first) = seen.insert(run.execution, run) {
@@ -90,8 +90,8 @@ fn check_attempts(
     }
 }
 
-/// A success names its run, which must belong to this attempt and have been answered with success; a failure
-/// has a run that was told to fail, or that was aborted.
+/// A success names its run, which must belong to this attempt and have been answered with success. A failure has a
+/// run whose call requested a failure, or that was aborted.
 fn check_accepted(case: &Case<'_>, verdict: &mut CheckVerdict) {
     for execution in &case.job.executions {
         let runs: Vec<&&RecordedRun> = case.runs.iter().filter(|run| run.execution == execution.id).collect();
@@ -110,9 +110,8 @@ fn check_accepted(case: &Case<'_>, verdict: &mut CheckVerdict) {
     }
 }
 
-/// Runs of a job that skips overlaps never ran concurrently. A paused worker cannot stop what it has begun,
-/// so a run of a lost attempt whose worker was paused meanwhile is counted separately; a worker that was only
-/// cut off must have stopped.
+/// Runs of a job that skips overlaps never ran concurrently. A paused worker cannot stop its handlers, so a run of a
+/// lost attempt whose worker was paused is counted separately. A worker that was only cut off must have stopped.
 fn check_overlaps(case: &Case<'_>, faults: &[InjectedFault], verdict: &mut CheckVerdict) {
     if case.wish.overlap == OverlapAllowed::Allow {
         return;

@@ -203,7 +203,7 @@ fn an_outcome_of_another_run_is_found() {
 }
 
 #[test]
-fn a_run_that_history_does_not_have_is_found() {
+fn a_run_that_is_missing_from_history_is_found() {
     let unknown = |observed: &mut Observed| {
         observed.jobs[1].executions.pop();
     };
@@ -245,7 +245,7 @@ fn an_overlap_is_found_unless_a_paused_worker_could_not_stop() {
 }
 
 #[test]
-fn a_lost_submission_is_found_and_an_unanswered_one_may_be_there_once() {
+fn a_lost_submission_is_found_and_an_unanswered_one_may_exist_once() {
     let lost = |observed: &mut Observed| {
         observed.jobs.remove(1);
         observed.runs.truncate(4);
@@ -267,7 +267,7 @@ fn a_lost_submission_is_found_and_an_unanswered_one_may_be_there_once() {
 }
 
 #[test]
-fn what_is_not_at_its_end_is_found() {
+fn an_unfinished_job_is_found() {
     assert_eq!(broken(|observed| observed.jobs[1].is_finished = false), [CheckedRule::Unfinished]);
     let gave_up = |observed: &mut Observed| {
         observed.jobs[1].executions.pop();
@@ -303,7 +303,7 @@ fn fault(target: &str, from: i64, until: i64) -> InjectedFault {
 }
 
 #[test]
-fn a_request_that_somebody_could_have_answered_counts() {
+fn a_failed_request_counts_if_a_node_could_have_answered() {
     let answered = |faults: Vec<InjectedFault>| {
         let mut observed = good();
         observed.asked.extend((0..999).map(|_| asked(0, 10, None)));

@@ -1,4 +1,4 @@
-//! The definition of a ready queue over a broker: cases that every broker passes, each in a cluster of its own.
+//! The definition of a ready queue over a broker: cases that every broker passes, each in a separate cluster.
 
 use crate::message::{MessageCodec, ReadyContent, ReadyMessage};
 use crate::options::BrokerOptions;
@@ -84,7 +84,7 @@ pub async fn hints_that_wait_are_merged(stage: QueueStage) {
     let many =
         (0..=READY_HINT_LANES_MAX).map(|number| Lane::new(format!("{}{number}", "n".repeat(120)), "noop"));
     busy.publish(ReadyHint::Lanes(many.collect())).await.unwrap();
-    assert_eq!(received(&slow).await, ReadyHint::AnyLane, "too many lanes for one message");
+    assert_eq!(received(&slow).await, ReadyHint::AnyLane, "more lanes than one message holds");
 }
 
 pub async fn clusters_do_not_wake_each_other(stage: QueueStage) {
@@ -95,7 +95,7 @@ pub async fn clusters_do_not_wake_each_other(stage: QueueStage) {
     // Another key in the same place, as after a database was copied.
     let stranger = stage.process_with("stranger", [8; 32]);
     stranger.publish(hint("strange")).await.unwrap();
-    // Messages of several connections have no order: what is foreign arrives first only because of this wait.
+    // Messages of several connections have no order. This wait makes the foreign message arrive first.
     let foreign = async {
         while here.figures().rejected == 0 {
             tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! RabbitMQ: a durable topic exchange for events, with a durable queue of the same name behind it, and a durable queue
-//! for jobs. Publishing waits for the confirmation of the broker, messages are acknowledged one by one.
+//! RabbitMQ: a durable topic exchange for events with a durable queue of the same name behind it, and a durable queue
+//! for jobs. Publishing waits for the broker's confirmation; messages are acknowledged one by one.
 
 use super::{REJECTED, in_time};
 use crate::amqp::{AmqpHosts, OpenChannel};
@@ -94,7 +94,7 @@ impl AmqpEvents {
     }
 }
 
-/// A message that no queue takes comes back.
+/// The broker returns a message that no queue accepts.
 fn mandatory() -> BasicPublishOptions {
     BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() }
 }
@@ -173,7 +173,7 @@ pub struct AmqpIntake {
 
 #[derive(Default)]
 struct AmqpIntakeState {
-    /// Counts connections: a receipt is valid on its own one only.
+    /// Counts connections: a receipt is valid only on its own connection.
     generation: u64,
     open: Option<OpenQueue>,
 }

@@ -1,5 +1,5 @@
-//! Events to other systems, and messages with jobs from them. Unlike hints, these are kept by the broker: in a stream of
-//! Redis, a stream of JetStream, or a durable queue of RabbitMQ.
+//! Events to other systems, and messages with jobs from them. Unlike hints, the broker stores these: in a Redis
+//! stream, a JetStream stream, or a durable RabbitMQ queue.
 //!
 //! Missing streams, exchanges and queues are created. Existing ones are not changed, so that the operator of the broker
 //! can choose their retention and replication. All brokers pass one suite, in `tests/streams.rs`.
@@ -18,9 +18,9 @@ use redis::{RedisEvents, RedisIntake};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// The place for messages that cannot be understood, beside that of the others.
+/// The suffix of the topic for messages that cannot be parsed.
 const REJECTED: &str = ".rejected";
-/// The group of consumers that the processes of a cluster form.
+/// The consumer group of a cluster's processes.
 const GROUP: &str = "punctual";
 
 /// Publishes events to a topic. Does not connect yet.

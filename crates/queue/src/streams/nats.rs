@@ -1,7 +1,7 @@
-//! NATS: a stream of JetStream for events, and one with a durable consumer for jobs.
+//! NATS: a JetStream stream for events, and one with a durable consumer for jobs.
 //!
-//! JetStream is a set of requests with JSON on core NATS. The few that are needed here are written out: the client's own
-//! module would add crates for hundreds of others.
+//! JetStream is a set of requests with JSON on core NATS. The few that are needed here are written out, because the
+//! client's own module would add crates for hundreds of others.
 
 use super::{GROUP, REJECTED, in_time};
 use crate::nats::NatsServers;
@@ -41,7 +41,7 @@ impl JetStream {
         })
     }
 
-    /// A request to JetStream's API. `Ok(Err(_))` is an error that it has answered.
+    /// A request to JetStream's API. `Ok(Err(_))` is an error response.
     async fn ask(
         &self,
         client: &Client,
@@ -271,7 +271,7 @@ impl NatsIntake {
         Ok(received.into_iter().filter_map(incoming).collect())
     }
 
-    /// Confirms that messages are done, and waits until the server has heard of it.
+    /// Acknowledges messages, and waits until the server has received that.
     async fn acknowledge_all(&self, open: &OpenIntake, receipts: &[&str]) -> Result<(), BrokerError> {
         for receipt in receipts {
             let sent = open.client.publish((*receipt).to_owned(), "+ACK".into()).await;
@@ -306,7 +306,7 @@ fn consumer(call: &str, stream: &str) -> String {
     format!("CONSUMER.{call}.{stream}.{GROUP}")
 }
 
-/// A message of a consumer. Its reply subject has the stream and the place in it:
+/// A message of a consumer. Its reply subject contains the stream and the position in it:
 /// `$JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.DELIVERED.PLACE.CONSUMER_PLACE.TIME.PENDING[.TOKEN]`.
 fn incoming(message: Message) -> Option<IncomingMessage> {
     let receipt = message.reply?.to_string();

@@ -1,7 +1,7 @@
-//! Redis and Valkey: a stream for events, and a stream with a group of consumers for jobs.
+//! Redis and Valkey: a stream for events, and a stream with a consumer group for jobs.
 //!
-//! A message that a consumer has not acknowledged for a while is claimed by another one: a process that was killed
-//! leaves none behind.
+//! If a consumer does not acknowledge a message for a while, another one claims it, so a killed process leaves no
+//! message behind.
 
 use super::{GROUP, REJECTED, in_time};
 use crate::options::BrokerOptions;
@@ -110,7 +110,7 @@ pub struct RedisIntake {
     connection: RedisConnection,
     stream: String,
     consumer: String,
-    /// When messages of other consumers are looked for again.
+    /// When to claim messages of other consumers next.
     claims_at: Mutex<Option<Instant>>,
 }
 

@@ -51,7 +51,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.expect("the thread ends")
 }
 
-async fn one_that_is_killed_comes_back(service: &'static str) {
+async fn a_killed_broker_is_used_again_after_its_restart(service: &'static str) {
     let mut servers = blocking(move || Servers::start(service).unwrap()).await;
     let stage = stage(&servers.all()[0].url);
     let (here, peer) = (stage.connected("here").await, stage.connected("peer").await);
@@ -119,7 +119,7 @@ async fn the_watchdog_replaces_a_silent_connection(service: &str) {
     }
 }
 
-async fn one_that_is_absent_is_named_with_what_to_do_and_without_the_password(scheme: &str) {
+async fn an_absent_broker_is_reported_with_advice_and_without_the_password(scheme: &str) {
     let queue = stage(&format!("{scheme}://ann:topsecret@127.0.0.1:1,127.0.0.1:2")).process("here");
     let errors = [queue.receive().await.unwrap_err(), queue.publish(hint("a")).await.unwrap_err()];
     for error in errors {
@@ -135,8 +135,8 @@ macro_rules! define_for {
     ($module:ident $service:ident $scheme:literal) => {
         mod $module {
             #[tokio::test]
-            async fn one_that_is_killed_comes_back() {
-                super::one_that_is_killed_comes_back(super::$service).await;
+            async fn a_killed_broker_is_used_again_after_its_restart() {
+                super::a_killed_broker_is_used_again_after_its_restart(super::$service).await;
             }
 
             #[tokio::test]
@@ -150,8 +150,8 @@ macro_rules! define_for {
             }
 
             #[tokio::test]
-            async fn one_that_is_absent_is_named_with_what_to_do_and_without_the_password() {
-                super::one_that_is_absent_is_named_with_what_to_do_and_without_the_password($scheme).await;
+            async fn an_absent_broker_is_reported_with_advice_and_without_the_password() {
+                super::an_absent_broker_is_reported_with_advice_and_without_the_password($scheme).await;
             }
         }
     };
@@ -199,7 +199,7 @@ async fn rabbitmq_that_rejects_the_login_says_so() {
     assert!(!error.to_string().contains("topsecret"), "{error}");
 }
 
-/// An operator deletes what the processes have created, while they use it.
+/// An operator deletes the objects that the processes have created, while they use them.
 #[tokio::test]
 async fn rabbitmq_whose_exchange_is_deleted_gets_a_new_one() {
     let url = url(RABBITMQ);

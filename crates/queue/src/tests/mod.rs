@@ -1,4 +1,4 @@
-//! One test per conformance case and broker, and what all brokers must survive.
+//! One test per conformance case and broker, and faults that all brokers must survive.
 
 mod faults;
 mod streams;

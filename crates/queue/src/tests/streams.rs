@@ -83,7 +83,7 @@ async fn events_arrive_in_order_and_leave_when_they_are_acknowledged(place: Plac
     let sent: Vec<(String, Vec<u8>)> =
         sent.into_iter().map(|event| (event.id, event.body.into_bytes())).collect();
     assert_eq!(arrived, sent);
-    // Another process finds nothing, but what is new.
+    // Another process finds only new messages.
     let other = place.source("other");
     drop(source);
     assert_eq!(other.receive().await.unwrap(), []);
@@ -109,7 +109,7 @@ async fn a_message_that_is_not_acknowledged_is_delivered_again(place: Place) {
     assert_eq!(again, held);
 }
 
-async fn a_rejected_message_is_kept_beside_the_others(place: Place) {
+async fn a_rejected_message_is_stored_separately(place: Place) {
     place.sink().publish(&events(0..2)).await.unwrap();
     let source = place.source("one");
     let mut messages = vec![];
@@ -145,7 +145,7 @@ async fn processes_share_the_messages(place: Place) {
     assert!(seen.values().all(|times| *times == 1), "{seen:?}");
 }
 
-async fn a_broker_that_is_killed_is_used_again(service: &'static str) {
+async fn a_restarted_broker_is_used_again(service: &'static str) {
     let mut servers = Servers::start(service).unwrap();
     let place = Place::new(&servers.all()[0].url);
     let (sink, source) = (place.sink(), place.source("one"));
@@ -169,7 +169,7 @@ async fn a_broker_that_is_killed_is_used_again(service: &'static str) {
     }
 }
 
-async fn one_that_is_absent_is_named_without_the_password(scheme: &str) {
+async fn an_absent_broker_is_reported_without_the_password(scheme: &str) {
     let place = Place::new(&format!("{scheme}://ann:topsecret@127.0.0.1:1"));
     let sent = place.sink().publish(&events(0..1)).await.unwrap_err();
     let received = place.source("one").receive().await.unwrap_err();
@@ -197,9 +197,9 @@ macro_rules! define_for {
             }
 
             #[tokio::test]
-            async fn a_rejected_message_is_kept_beside_the_others() {
+            async fn a_rejected_message_is_stored_separately() {
                 let place = Place::new(&url(super::$service));
-                super::a_rejected_message_is_kept_beside_the_others(place).await;
+                super::a_rejected_message_is_stored_separately(place).await;
             }
 
             #[tokio::test]
@@ -208,13 +208,13 @@ macro_rules! define_for {
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn a_broker_that_is_killed_is_used_again() {
-                super::a_broker_that_is_killed_is_used_again(super::$service).await;
+            async fn a_restarted_broker_is_used_again() {
+                super::a_restarted_broker_is_used_again(super::$service).await;
             }
 
             #[tokio::test]
-            async fn one_that_is_absent_is_named_without_the_password() {
-                super::one_that_is_absent_is_named_without_the_password($scheme).await;
+            async fn an_absent_broker_is_reported_without_the_password() {
+                super::an_absent_broker_is_reported_without_the_password($scheme).await;
             }
         }
     };

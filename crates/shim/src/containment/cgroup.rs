@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_cgroup_is_found_in_both_generations() {
+    fn the_own_cgroup_is_found_in_both_versions() {
         let mixed = memberships(MIXED, "4:memory:/a/b\n1:cpu,cpuacct:/\n0::/c");
         assert_eq!(mixed.of_controller("memory"), Some(("/sys/fs/cgroup/memory/a/b".into(), Version::V1)));
         assert_eq!(mixed.of_controller("cpu"), Some(("/sys/fs/cgroup/cpu,cpuacct/".into(), Version::V1)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_fork_without_end_are_killed_with_and_without_help_of_the_kernel() {
+    fn processes_that_keep_forking_are_killed_with_and_without_cgroup_kill() {
         for parent in own_groups() {
             for kill in [kill, kill_one_by_one] {
                 let group =

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_stands_in_names_and_command_lines() {
+    fn the_owner_is_encoded_in_names_and_command_lines() {
         let this = Owner::this();
         assert_eq!(owner_of(Path::new(&format!("/x/{NAME_PREFIX}{this}-17"))), Some(this));
         assert_eq!(owner_of(Path::new("/x/punctual-memory-17")), None);

@@ -27,7 +27,7 @@ const V1_CONTROLLERS: [&str; 2] = ["freezer", "pids"];
 /// The controllers for commands with limits.
 const LIMIT_CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// What the operator has chosen.
+/// The operator's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ContainmentMode {
     Auto,
@@ -51,7 +51,7 @@ pub enum InForce {
 }
 
 impl InForce {
-    /// What the setting means on this machine, or why it is not possible.
+    /// The containment that the setting selects on this machine, or why it is not possible.
     pub fn choose(mode: ContainmentMode) -> Result<Self, String> {
         match mode {
             ContainmentMode::Auto => {
@@ -65,7 +65,7 @@ impl InForce {
         }
     }
 
-    /// None, for a trial of something else.
+    /// No containment, for a trial of something else.
     pub fn trial() -> Self {
         InForce::ShimOnly { because: "a trial".to_owned() }
     }
@@ -78,7 +78,7 @@ impl InForce {
         }
     }
 
-    /// Logs it.
+    /// Logs the containment in force.
     pub fn announce(&self, sandboxes: &Sandboxes) {
         match self {
             InForce::ShimOnly { .. } if sandboxes.has_namespaces() => {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_gone_when_it_has_ended_or_its_number_has_another_one() {
+    fn a_process_is_gone_when_it_has_ended_or_its_pid_was_reused() {
         let this = Owner::this();
         assert_eq!(this.to_string().parse(), Ok(this));
         assert!(!this.is_gone());

@@ -1,4 +1,4 @@
-//! The user that commands run as: as the operator writes it, and as the machine knows it.
+//! The user that commands run as: as configured, and as this machine knows it.
 
 use punctual_worker::process::protocol::Account;
 use std::fmt;

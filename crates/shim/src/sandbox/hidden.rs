@@ -1,7 +1,7 @@
 //! The directories and files of the worker that commands must not read, wherever they are.
 //!
-//! A command of the worker's user can move them, if it may write to a directory above. So the worker keeps a
-//! descriptor of each, which tells where it is now.
+//! A command of the worker's user can move them if it may write to a parent directory. So the worker keeps a
+//! descriptor of each, which shows where the file is now.
 
 use punctual_worker::process::protocol::{HiddenPlace, Inode};
 use rustix::fs::{Mode, OFlags};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct HiddenFile {
     path: PathBuf,
-    /// What was there when the worker started, or when it first existed.
+    /// The file at the path when the worker started, or when it first existed.
     file: Mutex<Option<File>>,
 }
 
@@ -26,7 +26,8 @@ impl HiddenFile {
         HiddenFile { path: path.to_owned(), file: Mutex::new(open(path).ok()) }
     }
 
-    /// What commands must not read now: the file, and whatever is at its path by now, such as a new token.
+    /// The places that commands must not read now: the file itself, and any newer file at its path, such as a new
+    /// token.
     pub fn places(&self) -> Vec<HiddenPlace> {
         let file = self.current();
         let is_at_path = file.as_ref().is_some_and(|file| self.is_at_path(file));
@@ -44,7 +45,7 @@ impl HiddenFile {
         at_path.is_some() && at_path == file.inode
     }
 
-    /// Where the file is, unless it was deleted. A deleted one is replaced by what is at the path now.
+    /// Where the file is, unless it was deleted. A deleted file is replaced by the one at its path now.
     fn current(&self) -> Option<HiddenPlace> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.as_ref().and_then(place_of).is_none() {

@@ -1,4 +1,4 @@
-//! Landlock: what a command may reach, enforced by the kernel for every process that it starts.
+//! Landlock: the kernel restricts which files a command and all its descendants may reach.
 //!
 //! A restricted process cannot inspect or signal processes outside its domain, whatever user they have, and
 //! cannot change mounts. Landlock allows and never denies, so a directory is denied by allowing all the others:
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The rights that are handled: all that this version knows. Older kernels have fewer.
 const RIGHTS: ABI = ABI::V5;
 
-/// Whether the kernel has what is needed; if not, why.
+/// Whether the kernel supports everything that is needed; if not, why.
 pub fn supported() -> Result<(), String> {
     ruleset().map(|_| ()).map_err(|error| format!("this kernel lacks Landlock, or has an old one: {error}"))
 }
@@ -40,7 +40,7 @@ pub fn restrict(denied: &[PathBuf], own: &Path) -> io::Result<()> {
     let denied: Vec<PathBuf> = denied.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let mut rules = ruleset()?;
     let mut allow = |path: &Path, rights| -> io::Result<()> {
-        // What disappears meanwhile needs no rule.
+        // A path that disappears meanwhile needs no rule.
         let Ok(place) = PathFd::new(path) else { return Ok(()) };
         (&mut rules).add_rule(PathBeneath::new(place, rights)).map_err(io::Error::other)?;
         Ok(())
@@ -68,7 +68,7 @@ enum AllowedPlace {
     Above(PathBuf),
 }
 
-/// All of a directory except what is denied.
+/// All of a directory except denied paths.
 fn allowed(top: &Path, denied: &[PathBuf]) -> io::Result<Vec<AllowedPlace>> {
     let mut places = Vec::new();
     let mut dirs = vec![top.to_owned()];
@@ -84,7 +84,7 @@ fn allowed(top: &Path, denied: &[PathBuf]) -> io::Result<Vec<AllowedPlace>> {
             let path = entry.path();
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => dirs.push(path),
-                // A link leads to a place that is allowed, or not, by itself.
+                // A link leads to a place that has its own rule, or none.
                 Ok(kind) if !kind.is_symlink() && !denied.contains(&path) => {
                     places.push(AllowedPlace::File(path))
                 }
@@ -102,7 +102,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn everything_is_allowed_except_what_is_denied() {
+    fn everything_is_allowed_except_denied_paths() {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();
         let at = |path: &str| top.join(path);

@@ -1,4 +1,4 @@
-//! As whom commands run, and what they cannot reach: the operator's choice, and what this machine makes of it.
+//! The user that commands run as, and what they cannot reach: the operator's choice, and what this machine supports.
 //!
 //! Three layers, each of which works without the others. The *account* is another user of the machine. *Namespaces*
 //! hide the worker's files, other processes and the directories of other commands; they need root, or a kernel that
@@ -28,17 +28,17 @@ use std::sync::Arc;
 
 const ROOT_GROUP: u32 = 0;
 
-/// What the operator has chosen.
+/// The operator's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum IsolationMode {
-    /// Everything that this machine has.
+    /// Every layer that this machine supports.
     Auto,
-    /// Everything, or no commands.
+    /// Every layer, or no commands at all.
     Strict,
     None,
 }
 
-/// The operator's choice.
+/// All settings of the operator.
 #[derive(Debug, Clone)]
 pub struct SandboxChoice {
     pub mode: IsolationMode,
@@ -51,7 +51,7 @@ pub struct SandboxChoice {
 /// The users that commands run as.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// For queues that have none of their own; the worker's user if absent.
+    /// For queues without their own user; the worker's user if absent.
     pub usual: Option<Account>,
     pub by_queue: BTreeMap<String, Account>,
 }
@@ -68,7 +68,7 @@ impl Accounts {
         Ok(Accounts { usual, by_queue: by_queue.into_iter().flatten().collect() })
     }
 
-    /// Those with the group of root, which can read and write many files of the machine.
+    /// Users with the group of root, which can read and write many files of the machine.
     fn with_roots_group(&self) -> impl Iterator<Item = &Account> {
         self.all().into_iter().flatten().filter(|account| account.gid == ROOT_GROUP)
     }
@@ -101,20 +101,20 @@ fn resolved(setting: &str, user: &CommandUser) -> Result<Option<Account>, String
     Ok(Some(account))
 }
 
-/// What is in force.
+/// The layers in force.
 #[derive(Debug, Clone)]
 pub struct Sandboxes {
     choice: SandboxChoice,
     hidden: Arc<Vec<HiddenFile>>,
-    /// The directory of all commands, which is hidden apart from a command's own part of it.
+    /// The directory of all commands. It is hidden from each command, apart from the command's own part of it.
     base: Arc<HiddenFile>,
     /// Why commands have no namespaces.
     namespaces: Result<(), String>,
     /// Why Landlock does not restrict commands.
     landlock: Result<(), String>,
-    /// What Landlock denies where there are no namespaces.
+    /// Paths that Landlock denies where there are no namespaces.
     denied: Vec<PathBuf>,
-    /// What commands can read although it should be hidden.
+    /// Paths that commands can read although they should be hidden.
     exposed: Vec<PathBuf>,
 }
 
@@ -143,7 +143,7 @@ impl Sandboxes {
         }
     }
 
-    /// What the choice means on this machine, or why it is not possible. Runs a trial command.
+    /// The sandboxes that the choice selects on this machine, or why it is not possible. Runs a trial command.
     pub fn choose(choice: SandboxChoice) -> Result<Self, String> {
         scratch::prepare(&choice.scratch.base).map_err(|error| {
             format!(
@@ -215,14 +215,15 @@ impl Sandboxes {
         }
     }
 
-    /// Without namespaces, Landlock denies what it can without a loss for commands. That includes what another
-    /// process creates later, such as the data directory of a server that starts after this worker.
+    /// Without namespaces, Landlock denies every path that it can deny without restricting commands otherwise. That
+    /// includes files that another process creates later, such as the data directory of a server that starts after
+    /// this worker.
     fn deny(&mut self) {
         let scratch = self.choice.scratch.dedicated.as_ref().and_then(|dir| dir.canonicalize().ok());
         let hidden = self.choice.hidden.iter().filter_map(|path| resolved_path(path));
         for path in hidden.chain(scratch.clone()) {
             let accounts = self.choice.accounts.all();
-            if self.has_landlock() && accounts.iter().all(|account| is_out_of_the_way(&path, *account)) {
+            if self.has_landlock() && accounts.iter().all(|account| can_be_denied(&path, *account)) {
                 self.denied.push(path);
             } else if Some(&path) != scratch.as_ref()
                 && path.exists()
@@ -290,7 +291,7 @@ fn resolved_path(path: &Path) -> Option<PathBuf> {
 
 /// Whether Landlock can deny a path without a loss for commands of this user: they could not create files in
 /// the directories above it anyway, and all of these can be listed.
-fn is_out_of_the_way(path: &Path, account: Option<&Account>) -> bool {
+fn can_be_denied(path: &Path, account: Option<&Account>) -> bool {
     path.ancestors().skip(1).all(|dir| match account {
         Some(account) => !has_right(dir, account, 0o2),
         None => access(dir, Access::WRITE_OK).is_err() && access(dir, Access::READ_OK).is_ok(),
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_later_is_denied_where_commands_cannot_create_files() {
+    fn files_created_later_are_denied_where_commands_cannot_create_files() {
         let writable = tempfile::tempdir().unwrap();
         let mut sandboxes = Sandboxes { landlock: Ok(()), ..Sandboxes::plain() };
         sandboxes.choice.accounts.usual = Some(Account { uid: 65534, gid: 65534, name: None, home: None });
@@ -343,6 +344,6 @@ mod tests {
             .filter(|path| !path.starts_with(writable.path()))
             .collect();
         assert_eq!(denied, [later]);
-        assert_eq!(sandboxes.exposed, [""; 0].map(PathBuf::from), "what does not exist cannot be read");
+        assert_eq!(sandboxes.exposed, [""; 0].map(PathBuf::from), "a missing file cannot be read");
     }
 }

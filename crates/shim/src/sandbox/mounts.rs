@@ -51,7 +51,7 @@ fn hide_neighbours(scratch: &Path) -> io::Result<()> {
     Ok(mount_remount(base, COVER | MountFlags::RDONLY, "")?)
 }
 
-/// Opens what is to be hidden. Without an inode, a place that does not exist, or that nobody here can reach, is
+/// Opens a path that is to be hidden. Without an inode, a path that does not exist or cannot be reached here is
 /// skipped.
 fn find(place: &HiddenPlace) -> io::Result<Option<File>> {
     let opened = rustix::fs::open(&place.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());

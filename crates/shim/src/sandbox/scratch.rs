@@ -100,8 +100,8 @@ pub fn remove_leftovers(base: &Path) {
 /// Removes a directory with everything in it. Its command may have nested directories deeper than a path may
 /// be long: each of them is first moved to the top, under a name that the command could not know.
 ///
-/// Only the worker's user can change the top. So what was moved there cannot be replaced by a link while it is
-/// emptied, even if processes of the command's user still run elsewhere on the machine.
+/// Only the worker's user can change the top. So a directory that was moved there cannot be replaced by a link while
+/// it is emptied, even if processes of the command's user still run elsewhere on the machine.
 pub fn remove(top: &Path) -> io::Result<()> {
     let mut prefix = None;
     let mut moved = 0_u64;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_removed_however_deep_or_locked_but_not_what_links_lead_to() {
+    fn everything_is_removed_however_deep_or_locked_except_link_targets() {
         let parent = tempfile::tempdir().unwrap();
         let kept = parent.path().join("kept");
         fs::create_dir(&kept).unwrap();
