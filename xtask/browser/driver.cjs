@@ -5,12 +5,12 @@ const { chromium } = require('playwright-core');
 const fs = require('node:fs');
 const readline = require('node:readline');
 
-// Finds faults that keep people with disabilities from using a page.
+// Finds accessibility problems of a page.
 const AXE = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 const ALWAYS = ['--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'];
 
-// What a step leads to: the page, and the status of its answer.
+// The result of a step: the page, and the status of its response.
 async function shown(page, response) {
   return { url: page.url(), status: response ? response.status() : null, text: await page.content() };
 }
@@ -20,15 +20,15 @@ const errors = [];
 const steps = {
   open: async (page, { url }) => shown(page, await page.goto(url)),
   fill: async (page, { field, text }) => page.fill(field, text),
-  // A click on something that leads to another page.
+  // Clicks an element that opens another page.
   follow: async (page, { what }) => {
     const [response] = await Promise.all([page.waitForNavigation(), page.click(what)]);
     return shown(page, response);
   },
-  // A click on something that changes this page.
+  // Clicks an element that changes this page.
   click: async (page, { what }) => page.click(what),
   press: async (page, { keys }) => page.keyboard.press(keys),
-  // Waits until the page has something: a selector of Playwright.
+  // Waits until the page has an element, given as a Playwright selector.
   find: async (page, { what }) => page.waitForSelector(what, { timeout: 60000 }).then(() => null),
   text: async (page, { what }) => page.innerText(what),
   resize: async (page, { width, height }) => page.setViewportSize({ width, height }),

@@ -19,7 +19,7 @@ async function keys() {
   return { keys: [jwk(rsa, 'rsa'), jwk(ec, 'ec')] };
 }
 
-// The roles of people and programs, by the beginning of their name.
+// The roles of users and programs, by the prefix of their name.
 function rolesOf(name) {
   if (name.startsWith('operator')) return ['jobs-operators', 'staff'];
   if (name.startsWith('submitter')) return ['jobs-submitters'];
@@ -48,7 +48,7 @@ async function provider() {
       })),
     ],
     claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'roles'] },
-    // Everything about a person is in the ID token.
+    // The ID token contains all claims of a user.
     conformIdTokenClaims: false,
     async findAccount(_context, id) {
       const claims = {

@@ -30,7 +30,7 @@ class Mailbox:
         mail = {
             "to": envelope.rcpt_tos,
             "user": session.auth_data.login.decode() if session.auth_data else None,
-            # The session does not know of TLS from the start, which the listener demands.
+            # With TLS from the start, the session does not know that it is encrypted.
             "encrypted": session.ssl is not None or self.mode == "tls",
             "text": envelope.content.decode("utf-8", "replace"),
         }

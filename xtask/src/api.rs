@@ -84,7 +84,7 @@ fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
     for role in fuzz.roles {
         let (seed, examples) = (fuzz.seed, fuzz.examples);
         println!("role {role}, seed {seed}, at most {examples} examples per operation and phase");
-        // A server of its own: some requests rotate and revoke tokens.
+        // A separate server, because some requests rotate and revoke tokens.
         let server = FuzzedServer::start(root)?;
         passed &= fuzz_as(root, tools, fuzz, &server, &server.token_of(root, role)?)?;
         server.still_lives()?;

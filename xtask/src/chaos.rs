@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_found_whatever_the_machine() {
+    fn the_library_is_found_on_every_machine() {
         let usr = tempfile::tempdir().unwrap();
         assert_eq!(faketime_below(usr.path()), None);
         let folder = usr.path().join("lib").join("riscv64-linux-gnu").join("faketime");

@@ -91,7 +91,7 @@ fn services(extent: Extent) -> Vec<Service> {
 /// the quick extent excludes them by name, and the test runner counts them as skipped.
 const FULL_MODULES: [&str; 5] = ["ensemble", "galera", "mysql_server", "promotion", "replica"];
 
-/// Tells tests that run on every server of a kind that none of them may be missing.
+/// Set for tests that run on every server of a kind: none of the servers may be missing.
 const FULL: &str = "PUNCTUAL_TEST_FULL";
 
 fn without_full_modules() -> [String; 2] {
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_names_what_failed() {
+    fn the_summary_names_failed_steps() {
         let result = |name, passed| StepResult { name, passed, took: Duration::from_millis(600) };
         assert_eq!(summary(&[result("lints", true), result("tests", true)]), "all 2 steps passed in 1.2 s");
         assert_eq!(

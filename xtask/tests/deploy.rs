@@ -41,7 +41,7 @@ fn the_server_of_the_compose_file_finds_its_database() {
 }
 
 #[test]
-fn the_compose_file_publishes_and_keeps_what_it_should() {
+fn the_compose_file_publishes_its_ports_and_has_volumes() {
     let compose = compose();
     assert_eq!(compose["services"]["punctual"]["ports"], serde_json::json!(["127.0.0.1:7070:7070"]));
     assert!(compose["services"]["postgres"].get("ports").is_none());
@@ -63,7 +63,7 @@ fn the_compose_file_publishes_and_keeps_what_it_should() {
 }
 
 #[test]
-fn the_compose_file_says_what_the_command_line_knows() {
+fn the_compose_file_uses_existing_settings() {
     let (compose, reference) = (compose(), read("docs/reference/configuration.md"));
     let punctual = &compose["services"]["punctual"];
     let flags = punctual["command"].as_array().unwrap().iter().filter_map(Value::as_str);
@@ -111,7 +111,7 @@ fn prometheus_and_grafana_of_the_compose_file_find_each_other_and_the_server() {
 }
 
 #[test]
-fn the_configuration_of_fluent_bit_names_a_parser_that_there_is() {
+fn the_configuration_of_fluent_bit_names_an_existing_parser() {
     let config: Value = serde_saphyr::from_str(&read("deploy/logs/fluent-bit.yaml")).unwrap();
     let parsers = read(&format!("deploy/logs/{}", config["service"]["parsers_file"].as_str().unwrap()));
     let parser = config["pipeline"]["filters"][0]["parser"].as_str().unwrap();
@@ -128,7 +128,7 @@ fn kubernetes(file: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_workers_of_kubernetes_are_set_as_the_configuration_knows() {
+fn the_workers_of_kubernetes_use_existing_settings() {
     let (worker, reference) = (&kubernetes("worker.yaml")[0], read("docs/reference/configuration.md"));
     let pod = &worker["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
@@ -145,7 +145,7 @@ fn the_workers_of_kubernetes_are_set_as_the_configuration_knows() {
 }
 
 #[test]
-fn the_autoscalers_of_kubernetes_scale_the_workers_by_what_there_is() {
+fn the_autoscalers_of_kubernetes_use_existing_metrics() {
     let worker = &kubernetes("worker.yaml")[0];
     let secret = &worker["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"];
     let [authentication, scaled] = &kubernetes("keda.yaml")[..] else { panic!("two documents") };

@@ -92,7 +92,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "never happened: {what}");
         #[expect(
             clippy::disallowed_methods,
-            reason = "nobody signals the end of processes that are not our children"
+            reason = "no signal reports the end of a process that is not our child"
         )]
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -113,7 +113,7 @@ fn a_command_finds_its_servers_and_its_outcome_is_passed_on() {
 }
 
 #[test]
-fn two_runs_at_once_do_not_meet() {
+fn two_concurrent_runs_are_independent() {
     let (mut first, second) =
         (Services::begin(&["start", "postgres"]), Services::begin(&["start", "postgres"]));
     assert_ne!(first.addresses, second.addresses);
@@ -134,12 +134,12 @@ fn nothing_is_left_after_an_interrupt() {
 }
 
 #[test]
-fn a_command_is_told_to_end_before_its_servers_are() {
-    let script = "trap 'echo told; exec true' TERM; echo waiting; while :; do sleep 0.05; done";
+fn a_command_is_stopped_before_its_servers() {
+    let script = "trap 'echo stopped; exec true' TERM; echo waiting; while :; do sleep 0.05; done";
     let mut services = Services::begin(&["run", "postgres", "--", "sh", "-c", script]);
     assert_eq!(services.line(), "waiting");
     services.send(Signal::TERM);
-    assert_eq!(services.line(), "told");
+    assert_eq!(services.line(), "stopped");
     assert_eq!(services.end().signal(), Some(Signal::TERM.as_raw()));
     assert!(services.are_gone());
 }
@@ -166,7 +166,7 @@ fn a_command_that_cannot_be_started_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_server_that_ends_early_is_reported_with_its_own_words() {
+fn a_server_that_ends_early_is_reported_with_its_output() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ca.pem", "server.pem", "server.key"] {
         std::fs::write(folder.path().join(name), "not a certificate").unwrap();
@@ -251,7 +251,7 @@ mod galera {
     use rustix::process::Signal;
 
     #[test]
-    fn a_killed_server_is_missed_by_nobody_and_can_join_again() {
+    fn a_cluster_survives_a_killed_server_which_can_join_again() {
         let mut cluster = Cluster::begin("galera");
         cluster.order("kill galera-1");
         assert_eq!(cluster.listening(), [false, true, true]);
@@ -262,7 +262,7 @@ mod galera {
     }
 
     #[test]
-    fn people_are_told_of_all_servers_in_one_url() {
+    fn all_servers_are_printed_in_one_url() {
         let mut services = Services::begin(&["start", "galera"]);
         assert_eq!(services.addresses.len(), 3);
         services.send(Signal::TERM);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_crates_reach_the_world_through_ports_only() {
+    fn simulated_crates_use_ports_for_all_side_effects() {
         for text in [
             "let t = std::time::Instant::now();",
             "use std::time::{Duration, SystemTime};",

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_the_picture_pass() {
+    fn allowed_dependencies_pass() {
         let core = package("punctual-core", &dependency("punctual-core", "\"planted-defects\""));
         let store =
             package("punctual-store", &[dependency("punctual-core", ""), dependency("serde", "")].join(","));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_edge_is_named() {
+    fn any_other_dependency_is_reported() {
         let packages =
             [package("punctual-worker", &dependency("punctual-engine", "")), package("punctual-engine", "")];
         let advice = advice(&packages.join(","));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_is_a_place_a_rule_and_advice() {
+    fn a_violation_has_a_position_a_rule_and_advice() {
         let violation =
             Violation { path: "a/b.rs".to_owned(), line: 3, rule: "length", advice: "split it".to_owned() };
         assert_eq!(violation.to_string(), "a/b.rs:3: length: split it");

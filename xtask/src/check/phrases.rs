@@ -3,11 +3,19 @@
 use super::{TextFile, Violation};
 
 /// The phrase in lower case, and what to write instead.
-const PHRASES: [(&str, &str); 4] = [
+const PHRASES: [(&str, &str); 12] = [
     ("whoever", "name the process, the user or the caller"),
     ("as things are", "say which state prevents it"),
     ("again and again", "write repeatedly, or at an interval"),
     ("that which", "name the thing"),
+    ("look after", "write own, or maintain"),
+    ("looked after", "write owned, or maintained"),
+    ("give way", "write is replaced, skipped or evicted"),
+    ("bury", "write dead-letter, or record the end"),
+    ("nobody is there", "say what is unreachable or missing"),
+    ("all is well", "write if there are no problems"),
+    ("for want of", "write without, or for lack of"),
+    ("comes to pass", "write happens, or succeeds"),
 ];
 /// This file, and files that are generated from texts that are checked where they are written.
 const EXEMPT: [&str; 2] = ["xtask/src/check/phrases.rs", "docs/reference/"];

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_contents_of_literals_are_no_code() {
+    fn comments_and_contents_of_literals_are_not_code() {
         assert_eq!(code("a // b\nc /* /* d */ */ e"), "a     \nc               e");
         assert_eq!(code(r#"f("a \" b", 'x', '\'', '\u{41}')"#), r#"f("      ", ' ', '  ', '      ')"#);
         assert_eq!(code("r#\"a \" b\"# c br\"d\""), "r#\"     \"# c br\" \"");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_only_for_tests_is_no_product() {
+    fn test_only_items_are_not_product_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { \"}\" } }\nfn c() {}\n#[cfg(test)]\nmod d;\nfn e() {}";
         let source = RustSource::new("crates/core/src/a.rs", text);
         let words: Vec<&str> = source.product_code.split_whitespace().collect();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_a_use_are_written_out() {
+    fn groups_of_a_use_are_expanded() {
         let code = "use std::{thread, time::{Duration, Instant as I}, self};\npub use ::tokio::time;\nfn use_it() {}";
         let paths: Vec<String> = used_paths(code).into_iter().map(|used| used.path).collect();
         assert_eq!(

@@ -12,7 +12,7 @@ mount --bind "$toolchain" "$root/opt/rust"
 mount -o remount,bind,ro "$root/opt/rust"
 if [ -n "$target" ]; then
     mount --bind "$target" "$root$clone/target"
-    # The test command downloads its tools anew every time.
+    # The test command downloads its tools every time.
     mount --bind "$root/opt/tools" "$root$clone/target/tools"
 fi
 # A root folder that was only changed with chroot would forbid user namespaces, which an ordinary user has on a real machine.

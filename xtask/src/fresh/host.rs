@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_way_to_the_network_is_passed_on() {
+    fn only_network_settings_are_passed_on() {
         for name in ["https_proxy", "NO_PROXY", "PIP_CERT", "SSL_CERT_FILE", "CARGO_NET_OFFLINE"] {
             assert!(is_passed(name), "{name}");
         }
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tables_of_the_network_are_taken_from_cargo() {
+    fn only_network_tables_are_copied_from_cargo() {
         let text = "[build]\njobs = 3\n[source.crates-io]\nreplace-with = \"near\"\n\n[alias]\nx = \"run\"\n[net]\nretry = 3\n";
         assert_eq!(network_tables(text), "[source.crates-io]\nreplace-with = \"near\"\n\n[net]\nretry = 3\n");
     }
 
     #[test]
-    fn sources_of_other_releases_are_not_taken() {
+    fn sources_of_other_releases_are_ignored() {
         assert!(names_suite("Types: deb\nSuites: bookworm bookworm-updates\n", "bookworm"));
         assert!(names_suite("deb http://deb.debian.org/debian bookworm main\n", "bookworm"));
         assert!(!names_suite("# deb http://deb.debian.org/debian bookworm main\n", "bookworm"));

@@ -50,11 +50,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was tried, its duration in seconds, and its failure.
+/// The command, its duration in seconds, and its failure.
 type TriedCommand = (String, f64, Option<String>);
 
 fn run_all(root: &Path, options: &FreshOptions, cell: &NamespaceCell) -> Result<Vec<TriedCommand>> {
-    say_what_is_left_out(root)?;
+    report_uncommitted_changes(root)?;
     let toolchain = toolchain()?;
     let scratch = ScratchFolder::new(options.keep)?;
     let base = options.root.clone().unwrap_or_else(|| scratch.folder.join("base"));
@@ -102,7 +102,7 @@ fn tasks(options: &FreshOptions) -> Vec<RoomCommand> {
 }
 
 /// Only the last commit is tested, because that is what others get.
-fn say_what_is_left_out(root: &Path) -> Result<()> {
+fn report_uncommitted_changes(root: &Path) -> Result<()> {
     let mut git = Command::new("git");
     let output = git.arg("-C").arg(root).args(["status", "--porcelain"]).output().context("start git")?;
     ensure!(output.status.success(), "git status: {}", String::from_utf8_lossy(&output.stderr));
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_a_mount_in_it_is_found_out() {
+    fn a_mount_below_a_folder_is_found() {
         let mounts = "disk / ext4 rw 0 0\nproc /srv/a\\040b/root/proc proc rw 0 0\n";
         let found = |folder: &str| mount_below(mounts, Path::new(folder));
         assert_eq!(found("/srv/a b"), Some("/srv/a b/root/proc".into()));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn both_commands_are_those_of_the_readme() {
+    fn both_commands_are_in_the_readme() {
         let readme = include_str!("../../../README.md");
         for task in tasks(&FreshOptions::parse(&[]).unwrap()) {
             assert!(readme.lines().any(|line| line.starts_with(&task.name)), "{}", task.name);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_ones_own_takes_the_place_of_both() {
+    fn a_custom_command_replaces_both() {
         let options = FreshOptions::parse(&["--", "cargo", "fmt", "--check"]).unwrap();
         let tasks = tasks(&options);
         assert_eq!(tasks.len(), 1);

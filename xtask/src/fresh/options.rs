@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_run_unless_less_is_asked_for() {
+    fn everything_runs_by_default() {
         let all = FreshOptions::parse(&[]).unwrap();
         assert_eq!(all.users(), [FreshUser::Root, FreshUser::Ordinary]);
         assert!(all.runs_serve() && all.runs_test() && !all.keep);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_arguments_are_reported() {
         let error = |words: &[&str]| FreshOptions::parse(words).unwrap_err().to_string();
         assert_eq!(error(&["--user", "ann"]), "--user takes root, ordinary or both, not \"ann\"");
         assert!(error(&["--root"]).starts_with("--root takes a value"));

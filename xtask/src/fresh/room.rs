@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_home_is_known() {
+    fn the_home_of_a_user_is_found() {
         let users = "root:x:0:0:root:/root:/bin/bash\nordinary:x:1000:1001::/home/ordinary:/bin/bash\n";
         assert_eq!(account(users, "ordinary"), Some((1000, 1001, "/home/ordinary".into())));
         assert_eq!(account(users, "ann"), None);

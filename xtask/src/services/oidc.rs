@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::Command;
 
 const PROVIDER: &str = "oidc-provider";
-/// What belongs to the provider.
+/// The files of the provider.
 const FILES: [&str; 3] = ["package.json", "package-lock.json", "provider.mjs"];
 
-/// Installs Node.js and the provider, unless they are there.
+/// Installs Node.js and the provider, unless they are installed.
 pub fn install(root: &Path) -> Result<Programs> {
     let install = || -> Result<Programs> {
         let node = NodeJs::install(root)?;

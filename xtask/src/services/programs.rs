@@ -79,7 +79,7 @@ impl Programs {
     }
 }
 
-/// What to look for, and what to unpack if it is missing.
+/// The program to look for, and the packages to unpack if it is missing.
 struct Wanted {
     name: &'static str,
     /// The server.
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_postgres_is_taken() {
+    fn the_newest_postgres_is_used() {
         let usr = tempfile::tempdir().unwrap();
         for version in ["9", "15", "common", "17"] {
             std::fs::create_dir_all(usr.path().join("lib/postgresql").join(version)).unwrap();

@@ -13,7 +13,7 @@ use std::process::Command;
 const FOLDER: &str = "receivers";
 const PACKAGES: [&str; 2] = ["aiosmtpd==1.4.6", "standardwebhooks==1.1.0"];
 
-/// Installs the packages, unless they are there.
+/// Installs the packages, unless they are installed.
 pub fn install(root: &Path) -> Result<Programs> {
     let tools = PythonTools::with(root, FOLDER, &PACKAGES)
         .context("the tests need aiosmtpd and standardwebhooks from PyPI")?;

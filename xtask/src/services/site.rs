@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a server needs to run in its own folder.
+/// The folder and user of a server.
 pub struct ServerSite {
     pub folder: PathBuf,
     owner: Option<ServerUser>,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_hands_servers_to_users_that_may_do_nothing() {
+    fn root_runs_servers_as_unprivileged_users() {
         let users = "root:x:0:0:root:/root:/bin/sh\nmysql:x:102:105::/nonexistent:/bin/false\n";
         assert_eq!(user_named(users, "mysql"), Some(ServerUser { id: 102, group: 105 }));
         assert_eq!(user_named(users, "postgres"), None);

@@ -1,5 +1,5 @@
-//! A browser for tests: Debian's Chromium without windows, and `playwright-core` from npm, which drives it.
-//! Tests start the launcher; `xtask/browser/driver.cjs` says what they can ask of it.
+//! A browser for tests: Debian's headless Chromium, driven by `playwright-core` from npm. Tests start the launcher;
+//! `xtask/browser/driver.cjs` describes its commands.
 
 use super::{launchers_folder, runs, tools_folder, write_launcher};
 use crate::services::{self, NodeJs};

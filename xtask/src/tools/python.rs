@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is unpacked: Python, and pip as a runnable file. Only what the machine lacks.
+/// The packages to unpack: Python, and pip as a runnable file. Only missing ones are unpacked.
 const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-pip-whl"];
 
 /// A Python that can install packages into an environment.
@@ -125,7 +125,7 @@ impl PythonTools {
         PythonTools::with(root, "python", &PACKAGES)
     }
 
-    /// Installs packages into a folder of their own, unless they are there.
+    /// Installs packages into a separate folder, unless they are installed.
     pub fn with(root: &Path, folder: &str, packages: &[&str]) -> Result<Self> {
         let tools =
             PythonTools { python: Python::find_or_unpack(root)?, folder: tools_folder(root).join(folder) };
