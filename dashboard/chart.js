@@ -17,10 +17,10 @@ function resolved(name) {
 }
 
 /**
- * @param {{label: string, data: any[][], series: {label: string, color: string, kind?: 'line'|'points'|'bars'|'dots', value?: (n: number) => string, dash?: number[]}[], height?: number, axis?: (n: number) => string, zone?: string, log?: boolean, onPick?: (index: number) => void}} props
- * data: seconds, then one list per series.
+ * @param {{label: string, data: any[][], series: {label: string, color: string, kind?: 'line'|'points'|'bars'|'dots', value?: (n: number) => string, dash?: number[]}[], height?: number, least?: number, axis?: (n: number) => string, zone?: string, log?: boolean, onPick?: (index: number) => void}} props
+ * data: seconds, then one list per series. least: the axis goes at least this far.
  */
-export function Chart({ label, data, series, height = 180, axis, zone, log, onPick }) {
+export function Chart({ label, data, series, height = 180, least = 1e-9, axis, zone, log, onPick }) {
   const box = useRef(null);
   const plot = useRef(null);
   const shape = JSON.stringify([series.map(({ label: text, color: tint, kind }) => [text, tint, kind]), height, zone, log, theme.value]);
@@ -34,7 +34,7 @@ export function Chart({ label, data, series, height = 180, axis, zone, log, onPi
       tzDate: zone ? (at) => uPlot.tzDate(new Date(at * 1000), zone) : undefined,
       cursor: { points: { size: 6 }, y: false },
       legend: { live: true },
-      scales: { x: { time: true }, y: log ? { distr: 3, log: 10 } : { range: (_plot, _min, max) => [0, Math.max(max ?? 0, 1e-9) * 1.1 || 1] } },
+      scales: { x: { time: true }, y: log ? { distr: 3, log: 10 } : { range: (_plot, _min, max) => [0, Math.max(max ?? 0, least) * 1.1] } },
       axes: [{ ...tick, space: 70, size: 28, values: (drawn, splits) => { const days = drawn.scales.x.max - drawn.scales.x.min > 172800; const minutes = drawn.scales.x.max - drawn.scales.x.min > 600; return splits.map((at) => { const p = parts(at * 1000, zone ?? 'UTC'); return days ? `${p.day} ${MONTHS[p.month - 1].slice(0, 3)} ${clockTime(at * 1000, zone ?? 'UTC', false)}` : clockTime(at * 1000, zone ?? 'UTC', !minutes); }); } }, { ...tick, size: 58, values: (_plot, values) => values.map((value) => value === null ? '' : axis ? axis(value) : value) }],
       series: [{ value: (_plot, at) => at === null || at === undefined ? '' : new Intl.DateTimeFormat('en-GB', { timeZone: zone, dateStyle: 'medium', timeStyle: 'medium' }).format(at * 1000) },
         ...series.map(({ label: name, color: tint, kind = 'line', value }) => {

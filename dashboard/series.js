@@ -10,7 +10,8 @@ import { count, span, zoneFor } from './time.js';
 
 const HOUR = 3600_000;
 /** @type {[id: string, text: string, ms: number][]} */
-const RANGES = [['3h', '3 h', 3 * HOUR], ['1d', '1 d', 24 * HOUR], ['7d', '7 d', 168 * HOUR], ['30d', '30 d', 720 * HOUR]];
+const RANGES = [['1h', '1 h', HOUR], ['3h', '3 h', 3 * HOUR], ['1d', '1 d', 24 * HOUR], ['7d', '7 d', 168 * HOUR], ['30d', '30 d', 720 * HOUR]];
+const DEFAULT = '3h';
 const READ_EVERY_MS = 30000;
 
 /** Whether the server has such figures: false after it has said that it does not. */
@@ -21,7 +22,7 @@ const isKept = signal(true);
  * @param {{metric: string, by: string, name?: string, owner?: string}} of
  */
 function useSeries({ metric, by, name, owner }) {
-  const range = params().get('range') ?? RANGES[0][0];
+  const range = params().get('range') ?? DEFAULT;
   const ms = RANGES.find(([id]) => id === range)?.[2] ?? 3 * HOUR;
   const { data } = useRead([metric, by, name, range], async (abort) => {
     if (!isKept.peek()) return null;
@@ -44,7 +45,7 @@ function useSeries({ metric, by, name, owner }) {
 const sum = (columns, names, length) => Array.from({ length }, (_, index) => names.reduce((all, name) => all + Number(columns[name]?.[index] ?? 0), 0));
 const stepName = (seconds) => span(seconds * 1000).replace(/ \d+ s$/, '');
 
-export const RangeChoice = () => html`<${Segmented} label="Time shown" options=${RANGES} value=${params().get('range') ?? RANGES[0][0]} onChange=${(range) => setParams({ range: range === RANGES[0][0] ? null : range })}/>`;
+export const RangeChoice = () => html`<${Segmented} label="Time shown" options=${RANGES} value=${params().get('range') ?? DEFAULT} onChange=${(range) => setParams({ range: range === DEFAULT ? null : range })}/>`;
 
 /** How many executions ended, by outcome. */
 export function ExecutionsOverTime({ by, name, owner, title = 'Executions', instead }) {
@@ -56,7 +57,7 @@ export function ExecutionsOverTime({ by, name, owner, title = 'Executions', inst
   }, [found]);
   if (found === null) return instead ?? null;
   return html`<${Card} title=${title} extra=${html`<span class="muted small">${found ? `${count(found.total)} ended, by ${stepName(found.step)}` : ''}</span><${RangeChoice}/>`}>
-    ${data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} axis=${(value) => count(Math.round(value))} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
+    ${data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} least=${4} axis=${(value) => Number.isInteger(value) ? count(value) : ''} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
   </${Card}>`;
 }
 

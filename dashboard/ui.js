@@ -337,7 +337,7 @@ export function Table({ columns, items, keyOf, pages, label, empty, picked, onPi
     ${isMeasured && html`<colgroup>${widths.px.map((px, index) => html`<col key=${index} style=${{ width: `${px}px` }}/>`)}</colgroup>`}
     <thead><tr ref=${head}>
       ${picked && html`<th><input type="checkbox" aria-label="Select all shown" checked=${isAll} onChange=${() => onPick(isAll ? new Set() : new Set(items.map(keyOf)))}/></th>`}
-      ${shown.map((column) => html`<th key=${column.id} scope="col" class=${column.num ? 'num' : ''}>${column.label || html`<span class="sr">Actions</span>`}</th>`)}
+      ${shown.map((column) => html`<th key=${column.id} scope="col" class=${column.num ? 'num' : column.id === 'actions' ? 'actions' : ''}>${column.label || html`<span class="sr">Actions</span>`}</th>`)}
     </tr></thead>
     <tbody ref=${body}>
       ${isLong && first > 0 && html`<tr aria-hidden="true"><td class="spacer" colspan=${width} style=${{ height: `${first * ROW_PX}px` }}></td></tr>`}
@@ -350,7 +350,7 @@ export function Table({ columns, items, keyOf, pages, label, empty, picked, onPi
         if (before && before.item === item && before.shown === shown && before.isPicked === isPicked && before.place === place && before.picked === picked) return keep(key, before);
         return keep(key, { item, shown, isPicked, place, picked, row: html`<tr key=${key} aria-rowindex=${place} class=${`${isPicked ? 'picked' : ''} ${rowClass?.(item) ?? ''}`}>
           ${picked && html`<td><input type="checkbox" aria-label="Select" checked=${isPicked} onChange=${() => { const next = new Set(picked); if (!next.delete(key)) next.add(key); onPick(next); }}/></td>`}
-          ${shown.map((column) => html`<td key=${column.id} class=${column.num ? 'num nowrap' : ''}>${column.cell(item)}</td>`)}
+          ${shown.map((column) => html`<td key=${column.id} class=${column.num ? 'num nowrap' : column.id === 'actions' ? 'actions' : ''}>${column.cell(item)}</td>`)}
         </tr>` });
       })}
       ${isLong && last < items.length && html`<tr aria-hidden="true"><td class="spacer" colspan=${width} style=${{ height: `${(items.length - last) * ROW_PX}px` }}></td></tr>`}

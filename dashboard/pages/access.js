@@ -8,7 +8,7 @@ import { Button, Card, Copy, Empty, Field, Head, Menu, Name, Table, Tabs, Time, 
 
 const ROLES = [['viewer', 'viewer: sees jobs, without their data'], ['submitter', 'submitter: its own jobs'], ['operator', 'operator: all jobs, queues, workers'], ['admin', 'admin: everything'], ['worker', 'worker: runs jobs']];
 const list = (text) => text.split(',').map((one) => one.trim()).filter(Boolean);
-const scopeOf = (one) => [one.owner_id && `owner ${one.owner_id}`, one.queues.length && `queues ${one.queues.join(', ')}`, one.job_types.length && `types ${one.job_types.join(', ')}`].filter(Boolean).join('; ');
+const scopeOf = (one) => [one.owner_id && !one.all_owners && `owner ${one.owner_id}`, one.queues.length && `queues ${one.queues.join(', ')}`, one.job_types.length && `types ${one.job_types.join(', ')}`].filter(Boolean).join('; ');
 const RoleField = ({ value = 'viewer' }) => html`<${Field} label="Role"><select name="role">${ROLES.map(([id, text]) => html`<option value=${id} selected=${id === value}>${text}</option>`)}</select></${Field}>`;
 const scopeFields = (one) => html`<${Field} label="Owner" hint="Limits it to the jobs of this owner"><input name="owner_id" value=${one?.owner_id ?? ''}/></${Field}><${Field} label="Queues" hint="Separated by commas; empty for all"><input name="queues" value=${(one?.queues ?? []).join(', ')}/></${Field}><${Field} label="Job types" hint="Separated by commas; empty for all"><input name="job_types" value=${(one?.job_types ?? []).join(', ')}/></${Field}>`;
 const scopeFrom = (answer) => ({ ...(answer.owner_id.trim() ? { owner_id: answer.owner_id.trim() } : {}), queues: list(answer.queues), job_types: list(answer.job_types) });
@@ -33,10 +33,10 @@ function Tokens() {
     if (made) { await showSecret(made); pages.reload(); }
   };
   const columns = [
-    { id: 'name', label: 'Name', cell: (token) => html`<strong class="cut"><${Name}>${token.name || token.token_id}</${Name}></strong>` },
+    { id: 'name', label: 'Name', cell: (token) => html`<strong class="cut" title=${token.name}><${Name}>${token.name || token.token_id}</${Name}></strong>` },
     { id: 'role', label: 'Role', cell: (token) => html`<span class="chip">${token.role}</span>` },
-    { id: 'kind', label: 'Kind', cell: (token) => token.browser ? 'browser session' : token.user_id ? 'of a user' : 'token' },
-    { id: 'scope', label: 'Scope', cell: (token) => html`<span class="cut muted">${scopeOf(token) || 'everything'}</span>` },
+    { id: 'kind', label: 'Kind', cell: (token) => html`<span class="nowrap">${token.browser ? 'browser session' : token.user_id ? 'of a user' : 'token'}</span>` },
+    { id: 'scope', label: 'Scope', cell: (token) => html`<span class="cut muted" title=${scopeOf(token)}>${scopeOf(token) || 'everything'}</span>` },
     { id: 'used', label: 'Last used', cell: (token) => html`<${Time} at=${token.last_used_at} style="relative"/>` },
     { id: 'expires', label: 'Expires', cell: (token) => token.expires_at ? html`<${Time} at=${token.expires_at} style="relative"/>` : html`<span class="muted">never</span>` },
     { id: 'created', label: 'Created', cell: (token) => html`<${Time} at=${token.created_at}/>` },

@@ -1,10 +1,11 @@
 // Alerts: what is wrong now, who is told, what is silenced, and what was sent.
 
-import { html } from '../lib.js';
-import { get, part, post, put, remove } from '../api.js';
+import { html, signal, useEffect } from '../lib.js';
+import { get, part, post, put, readUntil, remove } from '../api.js';
 import { ask, attempt, can } from '../state.js';
-import { params } from '../router.js';
+import { params, setParams } from '../router.js';
 import { Button, Card, Document, Empty, Field, Head, Menu, Name, Notice, Table, Tabs, Time, usePages, useRead, wordOf } from '../ui.js';
+import { count } from '../time.js';
 
 const EVENTS = ['failed', 'missed', 'late', 'recovered', 'succeeded', 'running_long', 'dead_letters', 'queue_old', 'worker_lost'];
 const list = (text) => text.split(',').map((one) => one.trim()).filter(Boolean);
@@ -14,8 +15,32 @@ const selectorFields = (jobs) => SELECTORS.map(([name, label]) => html`<${Field}
 const selectorFrom = (answer) => Object.fromEntries(SELECTORS.map(([name]) => [name, list(answer[name])]).filter(([, values]) => values.length));
 const isAllowed = () => can('notifications:write');
 
+/** Opens the form that a link to this page asks for. */
+function useOffer(open) {
+  const isAsked = params().get('add') === 'true';
+  useEffect(() => { if (isAsked && isAllowed()) { setParams({ add: null }); open(); } }, [isAsked]);
+}
+
+/** Changes of rules and channels on this page. */
+const changes = signal(0);
+/** Jobs that are examined for a `notify` of their own. */
+const NOTIFY_MAX = 200;
+
+/** Says that nobody would be notified, and offers the next step. */
+function Unheard({ tab }) {
+  const { data } = useRead([tab, changes.value], async (abort) => {
+    const [rules, channels, jobs] = await Promise.all([get('notifications/rules', { limit: 200 }, abort), get('channels', { limit: 1 }, abort), can('jobs:read') ? get('jobs', { limit: NOTIFY_MAX }, abort) : null]);
+    const own = (jobs?.items ?? []).some((job) => job.notify && Object.keys(job.notify).length);
+    return { isHeard: rules.items.some((rule) => !rule.disabled), isOff: rules.items.length > 0, hasChannel: channels.items.length > 0, hasOwn: own || Boolean(jobs?.next_cursor) || !jobs };
+  }, { every: 10000 });
+  if (!data || data.isHeard) return null;
+  return html`<${Notice} kind="warn"><div class="row"><span class="grow">${data.isOff ? 'All rules are disabled' : 'There are no rules'}${data.hasOwn ? ': only jobs with a notify of their own notify anyone.' : ', so nobody would be notified of failed, missed or late jobs.'}</span>
+    ${isAllowed() && (data.hasChannel ? html`<${Button} small icon="plus" href="alerts?tab=rules&add=true">Add a rule</${Button}>` : html`<${Button} small icon="plus" href="alerts?tab=channels&add=true">Add a channel</${Button}>`)}</div></${Notice}>`;
+}
+
 function Alerts() {
   const pages = usePages('notifications/alerts', {}, { limit: 100, every: 5000, keyOf: (alert) => alert.alert_id });
+  const failing = useRead([], (abort) => readUntil('jobs', { failing: true, limit: 100 }, { enough: 100, pagesMax: 4, abort }), { every: 15000 });
   const acknowledge = async (alert) => { if (await attempt(() => post(`notifications/alerts/${part(alert.alert_id)}/ack`), `Acknowledged: ${alert.name}`) !== undefined) pages.reload(); };
   const columns = [
     { id: 'state', label: 'State', cell: (alert) => html`<span class=${`status ${{ firing: 'bad', acknowledged: 'warn', pending: 'wait' }[alert.state] ?? ''}`}>${alert.state}</span>` },
@@ -27,26 +52,27 @@ function Alerts() {
     { id: 'channels', label: 'Told', cell: (alert) => html`<span class="cut muted">${alert.channels.join(', ') || 'nobody'}</span>` },
     { id: 'actions', label: '', cell: (alert) => isAllowed() && alert.state !== 'acknowledged' && html`<${Button} small onClick=${() => acknowledge(alert)}>Acknowledge</${Button}>` },
   ];
-  return html`<${Card} flush><${Table} label="Alerts" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(alert) => alert.alert_id} empty=${html`<${Empty} icon="check" title="Nothing is wrong"/>`}/></${Card}>`;
+  return html`<${Card} flush><${Table} label="Alerts" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(alert) => alert.alert_id} empty=${html`<${Empty} icon="check" title="No alert is firing">${failing.data?.items.length ? html`But ${count(failing.data.items.length)}${failing.data.isAll ? '' : ' or more'} ${failing.data.items.length === 1 ? 'job is' : 'jobs are'} failing: <a href="jobs?failing=true">show ${failing.data.items.length === 1 ? 'it' : 'them'}</a>.` : ''}</${Empty}>`}/></${Card}>`;
 }
 
 function Rules() {
   const pages = usePages('notifications/rules', {}, { limit: 200 });
-  const channels = useRead([], (abort) => get('channels', undefined, abort).catch(() => ({ items: [] })));
   const edit = async (rule) => {
+    const known = (await get('channels').catch(() => ({ items: [] }))).items.map((one) => one.name);
     const answer = await ask({
       title: rule ? `Rule ${rule.name}` : 'New rule', action: 'Save', wide: true,
       body: html`<div class="form">${!rule && html`<${Field} label="Name"><input name="name" required/></${Field}>`}
         <${Field} label="Events" hint=${`Of ${EVENTS.join(', ')}`}><input name="events" required value=${(rule?.events ?? ['failed', 'missed']).join(', ')}/></${Field}>
-        <${Field} label="Channels" hint=${channels.data?.items.length ? `Of ${channels.data.items.map((one) => one.name).join(', ')}` : 'Add a channel first'}><input name="channels" required value=${(rule?.channels ?? []).join(', ')}/></${Field}>
+        <${Field} label="Channels" hint=${known.length ? `Of ${known.join(', ')}` : 'Add a channel first'}><input name="channels" required value=${(rule?.channels ?? (known.length === 1 ? known : [])).join(', ')}/></${Field}>
         ${selectorFields(rule?.match)}</div>`,
     });
     if (!answer) return;
     const name = rule?.name ?? answer.name.trim();
     const kept = rule ? Object.fromEntries(['failures', 'late_by', 'longer_than', 'dead_letters_above', 'queue_older_than', 'disabled'].filter((field) => rule[field] !== null && rule[field] !== undefined).map((field) => [field, rule[field]])) : {};
-    if (await attempt(() => put(`notifications/rules/${part(name)}`, { ...kept, events: list(answer.events), channels: list(answer.channels), match: selectorFrom(answer) }), `Saved ${name}`) !== undefined) pages.reload();
+    if (await attempt(() => put(`notifications/rules/${part(name)}`, { ...kept, events: list(answer.events), channels: list(answer.channels), match: selectorFrom(answer) }), `Saved ${name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
-  const drop = async (rule) => { if (await ask({ title: `Remove rule ${rule.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Nobody is told because of it any more.</p>` }) !== undefined && await attempt(() => remove(`notifications/rules/${part(rule.name)}`), `Removed ${rule.name}`) !== undefined) pages.reload(); };
+  useOffer(edit);
+  const drop = async (rule) => { if (await ask({ title: `Remove rule ${rule.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Nobody is told because of it any more.</p>` }) !== undefined && await attempt(() => remove(`notifications/rules/${part(rule.name)}`), `Removed ${rule.name}`) !== undefined) { pages.reload(); changes.value += 1; } };
   const columns = [
     { id: 'name', label: 'Rule', cell: (rule) => html`<strong class="cut"><${Name}>${rule.name}</${Name}></strong>` },
     { id: 'state', label: 'State', cell: (rule) => rule.disabled ? html`<span class="status">disabled</span>` : html`<span class="status ok">enabled</span>` },
@@ -63,8 +89,9 @@ function Channels() {
   const test = (channel) => attempt(() => post(`channels/${part(channel.name)}/test`), (answer) => answer.delivered ? `${channel.name} accepted the test message` : `${channel.name} did not: ${answer.error}`);
   const add = async () => {
     const answer = await ask({ title: 'New webhook', action: 'Save', body: html`<p class="muted">Other kinds of channels, such as mail, Slack or PagerDuty, are added with <code>punctual channel set</code>.</p><${Field} label="Name"><input name="name" required/></${Field}><${Field} label="URL"><input name="url" type="url" required/></${Field}>` });
-    if (answer && await attempt(() => put(`channels/${part(answer.name.trim())}`, { type: 'webhook', url: answer.url }), `Saved ${answer.name}`) !== undefined) pages.reload();
+    if (answer && await attempt(() => put(`channels/${part(answer.name.trim())}`, { type: 'webhook', url: answer.url }), `Saved ${answer.name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
+  useOffer(add);
   const drop = async (channel) => { if (await ask({ title: `Remove channel ${channel.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Rules that name it tell nobody through it.</p>` }) !== undefined && await attempt(() => remove(`channels/${part(channel.name)}`), `Removed ${channel.name}`) !== undefined) pages.reload(); };
   const columns = [
     { id: 'name', label: 'Channel', cell: (channel) => html`<strong class="cut"><${Name}>${channel.name}</${Name}></strong>` },
@@ -115,8 +142,9 @@ export default function AlertsPage() {
   const { data, reload } = useRead([], (abort) => get('notifications', undefined, abort), { every: 10000 });
   const resume = async () => { if (await attempt(() => post('notifications/resume'), 'Sending again') !== undefined) reload(); };
   const Part = { alerts: Alerts, rules: Rules, channels: Channels, silences: Silences, deliveries: Deliveries }[tab] ?? Alerts;
-  return html`<${Head} title="Alerts" about="What is wrong now, who is told, and what was sent."/>
+  return html`<${Head} title="Alerts" about="What is wrong now, who is notified, and what was sent."/>
     ${data?.stopped && html`<${Notice} kind="warn">Nothing is sent: ${data.stopped} ${isAllowed() && html`<${Button} small onClick=${resume}>Resume</${Button}>`}</${Notice}>`}
     <${Tabs} label="Parts of the alerts" current=${tab} hrefOf=${(one) => `alerts${one === 'alerts' ? '' : `?tab=${one}`}`} items=${[['alerts', 'Now'], ['rules', 'Rules'], ['channels', 'Channels'], ['silences', 'Silences'], ['deliveries', 'Deliveries']]}/>
+    <${Unheard} tab=${tab}/>
     <${Part}/>`;
 }

@@ -1,34 +1,11 @@
 // The calendar of all jobs: by month, week, day, or as an agenda, in any zone. Days of 23 and 25 hours are drawn as such.
 
-import { html, useMemo, useState } from '../lib.js';
-import { get } from '../api.js';
+import { html, useEffect, useMemo, useRef, useState } from '../lib.js';
+import { HOUR, LISTED_MAX, happenedIn, loads, readDays, readFires, readHappened, readPast } from '../calendar-data.js';
 import { now } from '../state.js';
 import { params, setParams } from '../router.js';
 import { Button, Card, Empty, Failure, Head, Name, SearchField, Segmented, Status, useRead } from '../ui.js';
 import { addDays, clockTime, count, dayKey, full, instantOf, MONTHS, offsetName, parts, startOfDay, zoneFor } from '../time.js';
-
-const HOUR = 3600_000;
-const PAGES_MAX = 20;
-
-/** All jobs that fire within the range: up to so many pages. */
-export async function readFires(filter, abort) {
-  const jobs = [];
-  let cursor;
-  let rounds = 0;
-  do {
-    const page = await get('fires', { ...filter, limit: 500, cursor }, abort);
-    jobs.push(...page.items);
-    cursor = page.next_cursor;
-    rounds += 1;
-  } while (cursor && rounds < PAGES_MAX);
-  return { jobs, isAll: !cursor };
-}
-
-/** What has already run in the range: as much of it as a bounded number of reads finds. */
-async function readPast(from, until, abort) {
-  const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'LOST'].map((status) => get('executions', { status, limit: 1000 }, abort).catch(() => ({ items: [] }))));
-  return pages.flatMap((page) => page.items).filter((one) => Date.parse(one.scheduled_time) >= from && Date.parse(one.scheduled_time) < until);
-}
 
 /** The hours of a day as instants: 23, 24 or 25 of them. */
 function hoursOf(day, zone) {
@@ -58,6 +35,16 @@ function changeOf(day, zone) {
   return hours === 24 ? null : { hours, text: `${hours} hours: clocks go ${hours < 24 ? 'forward' : 'back'}, ${offsetName(parts(slots[0], zone).offset)} to ${offsetName(parts(next, zone).offset)}` };
 }
 
+/** Fewer fires in an hour than this are drawn lightly. */
+const HEAT_MIN = 12;
+/** Hours of a day without anything that are drawn as one line. */
+const QUIET_MIN = 3;
+/** Frequent jobs that are named. */
+const FREQUENT_SHOWN = 8;
+/** Planned against what happened, in words. */
+const pastWords = ({ ok, bad, not, all }) => [`${count(ok + bad)} of ${count(all)} ran`, bad && `${count(bad)} failed`, not && `${count(not)} did not run`].filter(Boolean).join(', ');
+const Past = ({ of }) => html`<span aria-hidden="true">${count(of.ok + of.bad)}${of.bad > 0 && html` <b class="bad">✗${count(of.bad)}</b>`}${of.not > 0 && html` <b class="warn">−${count(of.not)}</b>`}</span>`;
+
 export default function Calendar() {
   const search = params();
   const view = search.get('view') ?? 'week';
@@ -69,12 +56,30 @@ export default function Calendar() {
   const from = days[0];
   const until = addDays(days.at(-1), 1, zone);
   const filter = Object.fromEntries(['queue', 'tag'].map((name) => [name, search.get(name)]).filter(([, value]) => value));
-  const perJob = 1000;
-  const { data, error, reload } = useRead([from, until, JSON.stringify(filter), perJob], async (abort) => ({
-    ...await readFires({ ...filter, from: new Date(from).toISOString(), until: new Date(until).toISOString(), per_job: perJob }, abort),
-    past: from < now.peek() ? await readPast(from, until, abort) : [],
-  }), { every: 30000 });
+  const key = JSON.stringify([from, until, filter]);
+  // Executions have no filter by tag.
+  const hasPast = from < now.peek() && !filter.tag;
+  const { data, error, reload } = useRead([key], async (abort) => {
+    const end = Math.min(until, now.peek());
+    const [fires, past, happened] = await Promise.all([
+      until > now.peek() ? readFires({ ...filter, from: new Date(from).toISOString(), until: new Date(until).toISOString(), per_job: LISTED_MAX }, abort) : { jobs: [], isAll: true, rounds: 1 },
+      hasPast ? readPast(from, until, filter, abort) : [],
+      hasPast ? readHappened(from, end, filter, abort) : null,
+    ]);
+    return { ...fires, past, happened, key };
+  }, { every: 30000 });
+  const frequent = useMemo(() => (data?.jobs ?? []).filter((job) => !job.complete), [data]);
+  // Single days have room for more fires. Not with very many jobs.
+  const isRefined = data?.key === key && frequent.length > 0 && data.rounds === 1 && days.length > 1;
+  const refined = useRead([key, view, isRefined], async (abort) => {
+    if (!isRefined) return null;
+    const coming = days.map((one) => ({ from: one, until: addDays(one, 1, zone) })).filter((one) => one.until > now.peek());
+    return { key, days: await readDays(coming, { ...filter, per_job: view === 'month' ? 1 : LISTED_MAX }, abort) };
+  });
+  const load = useMemo(() => loads({ jobs: frequent, until, days: refined.data?.key === key ? refined.data.days : null }), [frequent, refined.data, key]);
   const [cell, setCell] = useState(null);
+  const panel = useRef(null);
+  useEffect(() => { if (cell) panel.current?.scrollIntoView({ block: 'nearest' }); }, [cell]);
   const fires = useMemo(() => [
     ...(data?.past ?? []).map((one) => ({ at: Date.parse(one.scheduled_time), job: { job_id: one.job_id, name: one.name, queue: one.queue }, execution: one })),
     ...(data?.jobs ?? []).filter((job) => job.complete).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ at: Date.parse(fire.scheduled_time), job, dst: fire.dst }))),
@@ -93,8 +98,10 @@ export default function Calendar() {
   };
   const p = parts(day, zone);
   const title = view === 'month' ? `${MONTHS[p.month - 1]} ${p.year}` : view === 'day' ? `${p.weekday} ${p.day} ${MONTHS[p.month - 1]} ${p.year}` : (() => { const [a, b] = [parts(days[0], zone), parts(days.at(-1), zone)]; return `${a.day} ${MONTHS[a.month - 1].slice(0, 3)} – ${b.day} ${MONTHS[b.month - 1].slice(0, 3)} ${b.year}`; })();
-  const frequent = (data?.jobs ?? []).filter((job) => !job.complete);
-  const heatMost = Math.max(1, ...(view === 'week' ? days.flatMap((one) => hoursOf(one, zone).slots.map((at) => within(at, at + HOUR).length)) : [1]));
+  const ran = (start, end) => data?.happened ? happenedIn(data.happened, start, end) : { ok: 0, bad: 0, not: 0, all: 0 };
+  // With figures of the past, single executions are only needed where they are listed.
+  const planned = (start, end) => { const all = within(start, end); return data?.happened ? all.filter((fire) => !fire.execution) : all; };
+  const heatMost = Math.max(HEAT_MIN, ...(view === 'week' ? days.flatMap((one) => hoursOf(one, zone).slots.map((at) => planned(at, at + HOUR).length)) : [1]));
   const names = (list) => { const found = new Map(); for (const fire of list) found.set(fire.job.job_id, { job: fire.job, number: (found.get(fire.job.job_id)?.number ?? 0) + 1, at: found.get(fire.job.job_id)?.at ?? fire.at }); return [...found.values()]; };
   const changed = days.map((one) => changeOf(one, zone)).filter(Boolean);
   return html`<${Head} title="Calendar" about=${html`When all jobs fire, in ${zone}.`}>
@@ -109,42 +116,59 @@ export default function Calendar() {
         <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${(value) => setParams({ queue: value })}/>
         <${SearchField} label="Time zone" placeholder=${`Zone: ${zoneFor()}`} value=${search.get('zone') ?? ''} onChange=${(value) => { try { if (value) parts(0, value) && new Intl.DateTimeFormat('en', { timeZone: value }); setParams({ zone: value }); } catch { /* Not a zone yet. */ } }}/>
       </div>
+      ${(frequent.length > 0 || data?.isAll === false) && html`<div class="filters small"><span class="muted">${view === 'agenda' ? 'Not listed, because they fire too often:' : `Jobs that fire more than ${count(LISTED_MAX)} times in this ${view}, drawn as `}${view !== 'agenda' && html`<span class="often">+n</span>:`}</span>${frequent.slice(0, FREQUENT_SHOWN).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > FREQUENT_SHOWN && html`<span class="muted">and ${count(frequent.length - FREQUENT_SHOWN)} more</span>`}${data?.isAll === false && html`<strong>There are more jobs than this page shows: choose a queue.</strong>`}</div>`}
+      ${view !== 'agenda' && data?.happened?.some((one) => one.ok + one.bad + one.not) && html`<div class="legend cal-legend"><span><i class="cell ran"></i>ran</span><span><i class="cell failed"></i>some failed: <b class="bad">✗n</b></span><span>did not run: <b class="warn">−n</b></span><span><i class="cell" style=${{ '--heat': 0.5 }}></i>planned</span></div>`}
       ${error && !data && html`<div class="body"><${Failure} error=${error} retry=${reload}/></div>`}
       ${view === 'month' && html`<div class="scroll" tabindex="0" role="region" aria-label="Calendar"><div class="cal month">${WEEKDAYS.map((name) => html`<div class="dow">${name}</div>`)}${days.map((one) => {
         const q = parts(one, zone);
-        const list = within(one, addDays(one, 1, zone));
+        const end = addDays(one, 1, zone);
+        const list = planned(one, end);
         const jobs = names(list);
+        const [past, often] = [ran(one, end), load.within(one, end)];
         const change = changeOf(one, zone);
         return html`<button type="button" key=${one} class=${`day ${q.month !== p.month ? 'other' : ''} ${one === today ? 'today' : ''}`} onClick=${() => setParams({ view: 'day', day: dayKey(one, zone) }, { replace: false })}>
           <span class="date">${q.day}</span>${change && html`<span class="changed">${change.hours} h</span>`}
+          ${past.all > 0 && html`<span class="entry"><${Past} of=${past}/> <span class="sr">${pastWords(past)}</span></span>`}
           ${jobs.slice(0, 3).map(({ job, number, at }) => html`<span class="entry"><span>${number > 1 ? `${count(number)}×` : clockTime(at, zone, false)}</span><b class="cut"><${Name}>${job.name}</${Name}></b></span>`)}
-          ${jobs.length > 3 && html`<span class="entry">${jobs.length - 3} more jobs</span>`}${list.length > 0 && html`<span class="sr">${list.length} fires</span>`}
+          ${jobs.length > 3 && html`<span class="entry">${jobs.length - 3} more ${jobs.length === 4 ? 'job' : 'jobs'}</span>`}${often > 0 && html`<span class="entry often">+${count(often)} frequent</span>`}${list.length > 0 && html`<span class="sr">${list.length} fires</span>`}
         </button>`;
       })}</div></div>`}
-      ${view === 'week' && html`<div class="scroll" tabindex="0" role="region" aria-label="Calendar"><div class="cal week"><div class="column"><header></header><div class="hours" aria-hidden="true">${Array.from({ length: 24 }, (_, hour) => html`<span>${String(hour).padStart(2, '0')}:00</span>`)}</div></div>
+      ${view === 'week' && html`<div class="scroll" tabindex="0" role="region" aria-label="Calendar"><div class="cal week"><div class="column"><header></header><div class="hours" aria-hidden="true">${Array.from({ length: 24 }, (_, hour) => html`<span key=${hour} class=${days.includes(today) && parts(now.value, zone).hour === hour ? 'now' : ''}>${String(hour).padStart(2, '0')}:00</span>`)}</div></div>
         ${days.map((one) => {
           const q = parts(one, zone);
           const { slots } = hoursOf(one, zone);
           const change = changeOf(one, zone);
           return html`<div class="column" key=${one}><header>${q.weekday} ${q.day}${one === today ? html` <span class="chip">today</span>` : ''}${change && html`<div class="changed">${change.hours} h</div>`}</header>
             ${slots.map((at, index) => {
-              const list = within(at, at + HOUR);
+              const list = planned(at, at + HOUR);
+              const [past, often] = [ran(at, at + HOUR), load.within(at, at + HOUR)];
+              const words = [past.all > 0 && pastWords(past), list.length > 0 && `${count(list.length)} planned`, often > 0 && `about ${count(often)} of frequent jobs`].filter(Boolean).join(', ') || 'no fires';
               const isShifted = index > 0 && parts(at, zone).offset !== parts(slots[index - 1], zone).offset;
-              return html`<button type="button" key=${at} class=${`cell ${isShifted ? 'shift' : ''}`} style=${{ '--heat': list.length ? 0.15 + 0.85 * list.length / heatMost : 0 }} disabled=${!list.length} onClick=${() => setCell({ at, end: at + HOUR })} aria-label=${`${q.weekday} ${q.day}, ${clockTime(at, zone, false)}: ${list.length} fires`} title=${change ? `${clockTime(at, zone, false)} ${offsetName(parts(at, zone).offset)}` : undefined}>${change && isShifted ? html`<span class="changed">${clockTime(at, zone, false)}</span> ` : ''}${list.length ? count(list.length) : ''}</button>`;
+              return html`<button type="button" key=${at} class=${`cell ${isShifted ? 'shift' : ''} ${past.all ? past.bad ? 'failed' : 'ran' : ''}`} style=${{ '--heat': list.length ? 0.15 + 0.85 * list.length / heatMost : 0 }} disabled=${!list.length && !past.all && !often} onClick=${() => setCell({ at, end: at + HOUR })} aria-label=${`${q.weekday} ${q.day}, ${clockTime(at, zone, false)}: ${words}`} title=${`${clockTime(at, zone, false)}${change ? ` ${offsetName(parts(at, zone).offset)}` : ''}: ${words}`}>${change && isShifted ? html`<span class="changed">${clockTime(at, zone, false)}</span> ` : ''}${past.all > 0 && html`<${Past} of=${past}/>`} ${list.length ? html`<b>${count(list.length)}</b>` : ''} ${often > 0 && html`<span class="often">+${count(often)}</span>`}</button>`;
             })}</div>`;
         })}</div></div>`}
       ${view === 'day' && html`<ul class="list">${hoursOf(day, zone).slots.map((at, index, slots) => {
-        const list = within(at, at + HOUR);
+        const list = planned(at, at + HOUR);
+        const [past, often] = [ran(at, at + HOUR), load.within(at, at + HOUR)];
         const isShifted = index > 0 && parts(at, zone).offset !== parts(slots[index - 1], zone).offset;
+        const isQuiet = (one) => !planned(one, one + HOUR).length && !ran(one, one + HOUR).all && !load.within(one, one + HOUR) && parts(one, zone).offset === parts(slots[0], zone).offset;
+        if (isQuiet(at)) {
+          let [first, last] = [index, index];
+          while (first > 0 && isQuiet(slots[first - 1])) first -= 1;
+          while (last + 1 < slots.length && isQuiet(slots[last + 1])) last += 1;
+          if (last - first + 1 >= QUIET_MIN) return index === first && html`<li key=${at} class="muted"><span class="mono hour">${clockTime(at, zone, false)} – ${clockTime(slots[last] + HOUR, zone, false)}</span><span class="small">${at < now.value ? 'no executions recorded' : 'nothing fires'}</span></li>`;
+        }
         const perMinute = new Map(); for (const fire of list) { const minute = Math.floor(fire.at / 60000); perMinute.set(minute, (perMinute.get(minute) ?? 0) + 1); }
         const peak = Math.max(0, ...perMinute.values());
-        return html`<li key=${at}><span class="mono muted" style=${{ width: '128px', flex: 'none' }}>${clockTime(at, zone, false)} ${isShifted ? html`<span class="changed">${offsetName(parts(at, zone).offset)}</span>` : ''}</span>
-          <span class="row tight grow">${names(list).slice(0, 12).map(({ job, number, at: first }) => html`<a class="chip" href=${`jobs/${job.job_id}`}>${clockTime(first, zone, false)} <${Name}>${job.name}</${Name}>${number > 1 ? html` <span class="muted">${count(number)}×</span>` : ''}</a>`)}${names(list).length > 12 && html`<span class="muted small">${names(list).length - 12} more</span>`}</span>
+        return html`<li key=${at}><span class="mono muted hour">${clockTime(at, zone, false)} ${isShifted ? html`<span class="changed">${offsetName(parts(at, zone).offset)}</span>` : ''}</span>
+          <span class="row tight grow">${past.all > 0 && html`<button type="button" class=${`chip ${past.bad ? 'failed' : 'ran'}`} onClick=${() => setCell({ at, end: at + HOUR })}>${pastWords(past)}</button>`}${names(list).slice(0, 12).map(({ job, number, at: first }) => html`<a class="chip" href=${`jobs/${job.job_id}`}>${clockTime(first, zone, false)} <${Name}>${job.name}</${Name}>${number > 1 ? html` <span class="muted">${count(number)}×</span>` : ''}</a>`)}${names(list).length > 12 && html`<span class="muted small">${names(list).length - 12} more</span>`}</span>
+          ${often > 0 && html`<span class="often small nowrap">about ${count(often)} of frequent jobs</span>`}
           ${peak > 1 && html`<span class="muted small nowrap">up to ${count(peak)} in a minute</span>`}</li>`;
       })}</ul>`}
       ${view === 'agenda' && html`<ul class="list">${fires.slice(0, 500).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${full(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">planned</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small"><${Name}>${fire.job.queue}</${Name}></span></li>`)}${data && !fires.length && html`<${Empty} icon="calendar" title="Nothing fires in this time"/>`}${fires.length > 500 && html`<li class="muted">and ${count(fires.length - 500)} more; narrow it down with a queue</li>`}</ul>`}
       ${!data && !error && html`<div class="body muted" role="status">Loading…</div>`}
-      ${(frequent.length > 0 || data?.isAll === false) && html`<footer class="body row tight small"><span class="muted">All the time:</span>${frequent.slice(0, 20).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > 20 && html`<span class="muted">and ${frequent.length - 20} more</span>`}${data?.isAll === false && html`<span class="muted">There are more jobs than this page shows: choose a queue.</span>`}</footer>`}
     </${Card}>
-    ${cell && html`<br/><${Card} flush title=${`${full(cell.at, zone)}, one hour`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${() => setCell(null)}/>`}><ul class="list">${within(cell.at, cell.end).slice(0, 200).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${clockTime(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : ''}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small">${fire.job.queue}</span></li>`)}</ul></${Card}>`}`;
+    ${cell && html`<br/><div ref=${panel}><${Card} flush title=${`${full(cell.at, zone)}, one hour`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${() => setCell(null)}/>`}><ul class="list">${within(cell.at, cell.end).slice(0, 200).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${clockTime(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : ''}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small"><${Name}>${fire.job.queue}</${Name}></span></li>`)}
+      ${load.byJob(cell.at, cell.end).slice(0, 50).map(({ job, number }) => html`<li key=${job.job_id}><span class="often nowrap">about ${count(number)}×</span><a class="main cut grow" href=${`jobs/${job.job_id}`}><${Name}>${job.name}</${Name}></a><span class="muted small cut">${job.schedule_description}</span></li>`)}
+      ${ran(cell.at, cell.end).all > 0 && html`<li><span class="grow">${pastWords(ran(cell.at, cell.end))} in this hour</span>${[['SUCCEEDED', 'ok', 'Succeeded'], ['FAILED', 'bad', 'Failed']].filter(([, name]) => ran(cell.at, cell.end)[name]).map(([status, , text]) => html`<a key=${status} class="small" href=${`executions?status=${status}${filter.queue ? `&queue=${encodeURIComponent(filter.queue)}` : ''}&from=${new Date(cell.at).toISOString()}&until=${new Date(cell.end).toISOString()}`}>${text} executions</a>`)}</li>`}</ul></${Card}></div>`}`;
 }

@@ -1,6 +1,6 @@
 // Executions of all jobs, and one of them.
 
-import { html, useEffect } from '../lib.js';
+import { html, useEffect, useState } from '../lib.js';
 import { get, part, post } from '../api.js';
 import { ask, attempt, can, now } from '../state.js';
 import { onExecutions } from '../live.js';
@@ -10,24 +10,38 @@ import { Views, actOnMatching, useColumns } from '../views.js';
 import { executionColumns, reasonOf } from './job.js';
 import { payloadField, withPayload } from '../actions.js';
 import { Logs } from '../logs.js';
-import { bytes, span } from '../time.js';
+import { bytes, clockTime, count, full, span, zoneFor } from '../time.js';
 
+const ENDED = { SUCCEEDED: 'succeeded', FAILED: 'failed', TIMED_OUT: 'timed out', LOST: 'was lost', CANCELLED: 'was cancelled', SKIPPED: 'was skipped', EXPIRED: 'expired', SNOOZED: 'was snoozed' };
 const STATUSES = ['RUNNING', 'QUEUED', 'WAITING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'LOST', 'CANCELLED', 'SKIPPED', 'EXPIRED', 'SNOOZED'];
+
+const OPEN = ['RUNNING', 'QUEUED', 'WAITING'];
+/** Executions that are read at once to find those of a time. */
+const READ_MAX = 5000;
 
 function ExecutionsList() {
   const search = params();
+  const [rounds, setRounds] = useState(0);
   const filter = { status: search.get('status') ?? 'RUNNING' };
   for (const name of ['queue', 'job_type', 'owner', 'worker']) if (search.get(name)) filter[name] = search.get(name);
-  const pages = usePages('executions', filter, { limit: 100, every: 3000, keyOf: (one) => one.execution_id });
+  const range = { from: Date.parse(search.get('from') ?? ''), until: Date.parse(search.get('until') ?? '') };
+  const isRange = !Number.isNaN(range.from) && !Number.isNaN(range.until) && !OPEN.includes(filter.status);
+  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: 3000, keyOf: (one) => one.execution_id });
+  // The API lists the latest first and has no filter by time: the page reads back to the beginning of the time, up to a limit.
+  const oldest = pages.items.at(-1)?.completed_at;
+  const isBack = !pages.next || (oldest && Date.parse(oldest) < range.from);
+  const isStopped = isRange && !isBack && pages.items.length >= READ_MAX * (1 + rounds);
+  useEffect(() => { if (isRange && !isBack && !isStopped && !pages.isLoading) pages.more(); }, [isRange, isBack, isStopped, pages.isLoading, pages.items.length]);
   useEffect(() => onExecutions((batch) => {
     const fresh = new Map(batch.map((one) => [one.execution_id, one]));
     pages.change((items) => items.map((item) => fresh.has(item.execution_id) ? { ...item, ...fresh.get(item.execution_id) } : item));
   }), []);
   // What has left this status moves on to another list.
-  const items = pages.items.filter((one) => one.status === filter.status);
+  const items = pages.items.filter((one) => one.status === filter.status && (!isRange || (Date.parse(one.completed_at) >= range.from && Date.parse(one.completed_at) < range.until)));
+  const zone = zoneFor();
   const set = (name) => (value) => setParams({ [name]: value });
   const { columns, menu } = useColumns('executions', executionColumns({ withName: true }));
-  const isOpen = ['RUNNING', 'QUEUED', 'WAITING'].includes(filter.status);
+  const isOpen = OPEN.includes(filter.status);
   return html`<${Head} title="Executions" about="Attempts to run an occurrence of a job, in one status at a time.">
       ${can('jobs:write') && isOpen && items.length > 0 && html`<${Button} icon="ban" kind="danger" onClick=${() => actOnMatching('cancel', { target: 'executions', filter })}>Cancel all that match…</${Button}>`}
       ${menu}
@@ -38,8 +52,10 @@ function ExecutionsList() {
       <${SearchField} label="Job type" placeholder="Job type" value=${search.get('job_type') ?? ''} onChange=${set('job_type')}/>
       <${SearchField} label="Worker" placeholder="Worker" value=${search.get('worker') ?? ''} onChange=${set('worker')}/>
       <${Views} page="executions"/>
+      ${isRange && html`<button type="button" class="chip" title="Remove this filter" onClick=${() => setParams({ from: null, until: null })}><span class="muted">ended</span> ${full(range.from, zone)} to ${clockTime(range.until, zone, false)} <${Icon} name="x"/><span class="sr">remove</span></button>
+        <span class="muted small" role="status">${isBack ? `${count(items.length)} found` : isStopped ? html`${count(items.length)} found, back to ${full(oldest, zone)} <${Button} small onClick=${() => setRounds(rounds + 1)}>Read further back</${Button}>` : `reading back${oldest ? ` to ${full(oldest, zone)}` : ''}…`}</span>`}
     </div>
-    <${Table} label="Executions" columns=${columns} items=${items} pages=${pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title=${`Nothing is ${wordOf(filter.status)}`}/>`}/></${Card}>`;
+    <${Table} label="Executions" columns=${columns} items=${items} pages=${isRange ? { ...pages, next: undefined, isLoading: pages.isLoading || !(isBack || isStopped) } : pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title=${isRange ? `No execution of this time ${ENDED[filter.status] ?? `is ${wordOf(filter.status)}`}` : ENDED[filter.status] ? `No execution ${ENDED[filter.status]}` : `Nothing is ${wordOf(filter.status)}`}/>`}/></${Card}>`;
 }
 
 /** What an attempt did, from the time it was scheduled to its end. */
@@ -114,7 +130,7 @@ function Execution({ id }) {
         <dt>Ready</dt><dd><${Time} at=${one.available_at} zone=${zone} style="full"/></dd>
         <dt>Started</dt><dd>${one.started_at ? html`<${Time} at=${one.started_at} zone=${zone} style="full"/>, late by ${span(Math.max(0, Date.parse(one.started_at) - Date.parse(one.available_at)))}` : html`<span class="muted">not yet</span>`}</dd>
         <dt>Ended</dt><dd>${one.completed_at ? html`<${Time} at=${one.completed_at} zone=${zone} style="full"/>` : html`<span class="muted">–</span>`}</dd>
-        ${one.started_at && one.completed_at && html`<dt>Took</dt><dd>${span(Date.parse(one.completed_at) - Date.parse(one.started_at))}</dd>`}
+        ${one.started_at && html`<dt>Took</dt><dd>${one.completed_at ? span(Date.parse(one.completed_at) - Date.parse(one.started_at)) : `running for ${span(Math.max(0, now.value - Date.parse(one.started_at)))}`}</dd>`}
         <dt>Worker</dt><dd><${Name}>${one.worker_id ?? '–'}</${Name}></dd>
         ${one.gates?.length > 0 && html`<dt>Waits for</dt><dd>${one.gates.join(', ')} <a href=${`jobs/${job}?tab=why`}>why?</a></dd>`}
         ${one.reason && html`<dt>Reason</dt><dd>${reasonOf(one.reason)}</dd>`}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../lib.js';
 import { get, part } from '../api.js';
-import { can } from '../state.js';
+import { can, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { params } from '../router.js';
 import { Button, Card, Document, Empty, Failure, Head, Icon, Menu, Name, Notice, Segmented, Status, Table, Tabs, TextBlock, Time, pretty, usePages, useRead, wordOf } from '../ui.js';
@@ -65,6 +65,9 @@ function RunsChart({ executions, zone }) {
   return html`<${Chart} label="Duration and lateness of the latest runs" zone=${zone} data=${data} height=${190} axis=${value} series=${[{ label: 'duration, succeeded', color: 'ok', kind: 'points', value }, { label: 'duration, failed', color: 'bad', kind: 'points', value }, { label: 'late by', color: 'warn', value }]}/>`;
 }
 
+/** How long an execution has been running: counts up by itself. */
+const RunningFor = ({ since }) => html`<span class="running">running for ${span(Math.max(0, now.value - Date.parse(since)))}</span>`;
+
 /** @param {{withName?: boolean, zone?: string}} of */
 export const executionColumns = ({ withName, zone }) => [
   withName && { id: 'name', label: 'Job', cell: (one) => html`<a class="main cut" href=${`jobs/${one.job_id}`}><${Name}>${one.name ?? one.job_id}</${Name}></a>` },
@@ -72,7 +75,7 @@ export const executionColumns = ({ withName, zone }) => [
   { id: 'status', label: 'Status', cell: (one) => html`<${Status} of=${one.status} title=${one.error_message ?? one.reason}/>${one.cancel_requested && html` <span class="muted small">stopping</span>`}` },
   { id: 'scheduled', label: 'Scheduled', cell: (one) => html`<span class="nowrap"><${Time} at=${one.scheduled_time} zone=${zone}/></span>` },
   { id: 'late', label: 'Late by', num: true, cell: (one) => one.started_at ? span(Math.max(0, Date.parse(one.started_at) - Date.parse(one.available_at))) : html`<span class="muted">–</span>` },
-  { id: 'took', label: 'Took', num: true, cell: (one) => one.started_at && one.completed_at ? span(Date.parse(one.completed_at) - Date.parse(one.started_at)) : one.started_at ? html`<${Time} at=${one.started_at} style="relative"/>` : html`<span class="muted">–</span>` },
+  { id: 'took', label: 'Took', num: true, cell: (one) => one.started_at && one.completed_at ? span(Date.parse(one.completed_at) - Date.parse(one.started_at)) : one.started_at ? html`<${RunningFor} since=${one.started_at}/>` : html`<span class="muted">–</span>` },
   withName && { id: 'queue', label: 'Queue', cell: (one) => html`<span class="cut"><${Name}>${one.queue}</${Name}></span>` },
   { id: 'worker', label: 'Worker', cell: (one) => html`<span class="cut muted"><${Name}>${one.worker_id ?? '–'}</${Name}></span>` },
   { id: 'note', label: 'Note', cell: (one) => html`<span class=${`cut ${one.error_message ? '' : 'muted'}`} title=${one.error_message}>${one.error_message ?? (one.reason ? reasonOf(one.reason) : one.gates?.length ? `waits: ${one.gates.join(', ')}` : one.origin === 'trigger' ? 'run by hand' : one.progress?.message ?? '')}</span>` },

@@ -1,9 +1,10 @@
 // What matters now: what is late, what fails, what runs, and what comes next.
 
 import { html, useEffect, useMemo, useRef, useState } from '../lib.js';
-import { get, part, post, readUntil } from '../api.js';
-import { attempt, can, isLimited, now } from '../state.js';
+import { get, part, post, readUntil, remove } from '../api.js';
+import { ask, attempt, can, isLimited, now } from '../state.js';
 import { onExecutions } from '../live.js';
+import { learnNames, nameOf, readNames } from '../names.js';
 import { Button, Card, Copy, Empty, Failure, Head, Icon, List, Name, Notice, Segmented, Status, Tile, Time, kindOf, useRead } from '../ui.js';
 import { Chart } from '../chart.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
@@ -62,6 +63,7 @@ function useFeed() {
     };
     const first = async () => {
       const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT'].map((status) => get('executions', { status, limit: 60 }).catch(() => ({ items: [] }))));
+      learnNames(pages.flatMap((page) => page.items));
       add(pages.flatMap((page) => page.items).sort((a, b) => Date.parse(a.completed_at) - Date.parse(b.completed_at)));
     };
     first();
@@ -126,17 +128,23 @@ export default function Overview() {
   const { data: changes } = useRead([], (abort) => can('audit:read') && !isLimited() ? get('audit', { limit: 6 }, abort) : Promise.resolve(null), { every: 10000 });
   const throughput = useThroughput(stats);
   const feed = useFeed();
+  const recent = feed.items.slice(0, 10);
+  useEffect(() => { readNames(recent); }, [recent.map((one) => one.job_id).join()]);
   if (!stats) return html`<${Head} title="Overview"/>${error ? html`<${Failure} error=${error} retry=${reload}/>` : html`<p class="muted" role="status">Loading…</p>`}`;
   const { jobs, live } = stats;
   const total = jobs.active + jobs.paused + jobs.completed + jobs.failed + jobs.cancelled;
   const ages = stats.queues.filter((lane) => lane.oldest_queued_at).map((lane) => ({ ...lane, age: Math.max(0, now.value - Date.parse(lane.oldest_queued_at)) })).sort((a, b) => b.age - a.age);
+  const resume = async () => {
+    const answer = await ask({ title: 'Resume the whole cluster?', action: 'Resume', body: html`<p class="muted">Everything that waited runs, late. Queues that were paused on their own stay paused.</p>` });
+    if (answer !== undefined && await attempt(() => remove('pause'), 'Resumed the cluster') !== undefined) reload();
+  };
   const late = ages.filter((lane) => lane.age > LATE_MS);
   const warnings = (nodes?.items ?? []).flatMap((node) => node.warnings.map((text) => `${node.node_id}: ${text}`));
-  const recent = feed.items.slice(0, 10);
   return html`<${Head} title="Overview" about=${nodes?.items ? `${nodes.items.length} ${nodes.items.length === 1 ? 'node' : 'nodes'} on ${nodes.items[0]?.store ?? 'one store'}, version ${nodes.items[0]?.version ?? ''}` : 'Figures of the jobs that you may see'}>
       ${can('jobs:write') && html`<${Button} kind="primary" icon="plus" href="jobs/new">New job</${Button}>`}
     </${Head}>
     ${warnings.map((text) => html`<${Notice} kind="warn">${text}</${Notice}>`)}
+    ${stats.pause?.paused && html`<${Notice} kind="warn"><strong>The whole cluster is paused:</strong> nothing starts. Since <${Time} at=${stats.pause.paused_at}/>${stats.pause.paused_by && html`, by <${Name}>${stats.pause.paused_by}</${Name}>`}${stats.pause.reason && html`: <${Name}>${stats.pause.reason}</${Name}>`}${stats.pause.until && html`, until <${Time} at=${stats.pause.until}/>`}. ${can('queues:write') && !isLimited() && html`<${Button} small icon="play" onClick=${resume}>Resume the cluster</${Button}>`}</${Notice}>`}
     ${live.sessions === 0 && html`<${Notice} kind="warn">No worker is connected: nothing can run.</${Notice}>`}
     ${total === 0 && html`<div class="stack"><${Greeting} reload=${reload}/></div>`}
     <div class="tiles" style=${{ marginTop: total === 0 ? '16px' : '' }}>
@@ -148,7 +156,7 @@ export default function Overview() {
       <${Tile} label="Dead letters" value=${count(jobs.dead_letters)} kind=${jobs.dead_letters ? 'warn' : ''} note="failed for good" href="dead-letters"/>
       <${Tile} label="Active jobs" value=${count(jobs.active)} note=${`${count(jobs.paused)} paused`} href="jobs?status=ACTIVE"/>
     </div>
-    <div class="grid">
+    ${total > 0 && html`<div class="grid">
       <div class="span-8 stack">
         <${ExecutionsOverTime} by="all" title="Executions" instead=${html`<${Card} title="Throughput" extra=${html`<span class="muted small">executions per second, while this page is open</span>`}>
           ${throughput[0].length > 1 ? html`<${Chart} label="Executions per second" zone=${zoneFor()} data=${throughput} height=${170} axis=${(value) => value < 10 ? value.toFixed(1) : Math.round(value)} series=${[{ label: 'succeeded', color: 'ok', value: (value) => value.toFixed(1) }, { label: 'failed', color: 'bad', value: (value) => value.toFixed(1) }]}/>` : html`<p class="muted">Collecting figures…</p>`}
@@ -157,7 +165,7 @@ export default function Overview() {
           ${feed.late[0].length > 1 ? html`<${Chart} label="Lateness of executions" zone=${zoneFor()} data=${feed.late} height=${150} axis=${(value) => span(value * 1000)} series=${[{ label: 'late by', color: 'run', kind: 'points', value: (value) => span(value * 1000) }]}/>` : html`<p class="muted">No executions yet.</p>`}
         </${Card}>`}/>
         <${Card} title="Just finished" flush extra=${html`<a class="small" href="executions?status=SUCCEEDED">All executions</a>`}>
-          ${recent.length ? html`<${List}>${recent.map((one) => html`<li key=${one.execution_id}><${Status} of=${one.status}/><a class="main cut grow" href=${`executions/${one.execution_id}`}><${Name}>${one.name ?? one.job_id}</${Name}></a>${one.started_at && html`<span class="muted small nowrap">${span(Date.parse(one.completed_at) - Date.parse(one.started_at))}</span>`}<span class="muted small nowrap"><${Time} at=${one.completed_at} style="relative"/></span></li>`)}</${List}>` : html`<${Empty} icon="executions" title="Nothing has finished yet"/>`}
+          ${recent.length ? html`<${List}>${recent.map((one) => html`<li key=${one.execution_id}><${Status} of=${one.status}/><a class="main cut grow" href=${`executions/${one.execution_id}`}><${Name}>${nameOf(one)}</${Name}></a>${one.started_at && html`<span class="muted small nowrap">${span(Date.parse(one.completed_at) - Date.parse(one.started_at))}</span>`}<span class="muted small nowrap"><${Time} at=${one.completed_at} style="relative"/></span></li>`)}</${List}>` : html`<${Empty} icon="executions" title="Nothing has finished yet"/>`}
         </${Card}>
       </div>
       <div class="span-4 stack">
@@ -172,5 +180,5 @@ export default function Overview() {
           <${List}>${changes.items.map((entry) => html`<li key=${entry.entry_id}><div class="grow"><div class="cut"><${Name}>${entry.name}</${Name}> <span class="muted">${entry.action}</span></div><div class="muted small cut">${entry.object}</div></div><span class="muted small nowrap"><${Time} at=${entry.at} style="relative"/></span></li>`)}</${List}>
         </${Card}>`}
       </div>
-    </div>`;
+    </div>`}`;
 }

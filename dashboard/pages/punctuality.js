@@ -1,62 +1,81 @@
-// How late executions started: by hour and queue.
+// How late executions started: by hour and queue, from the figures that the server keeps.
 
 import { html, useMemo } from '../lib.js';
 import { get, part } from '../api.js';
+import { now } from '../state.js';
 import { go, params, setParams } from '../router.js';
 import { Card, Empty, Failure, Head, Name, Segmented, Tile, useRead } from '../ui.js';
-import { clockTime, count, dayKey, span, zoneFor } from '../time.js';
+import { clockTime, count, dayKey, parts, span, zoneFor } from '../time.js';
 
 const HOUR = 3600_000;
-const PAGES_MAX = 5;
+/** Starts later than this are late. */
+const LATE_SECS = 5;
+const QUEUES_MAX = 40;
+/** @type {[id: string, text: string, days: number][]} */
+const RANGES = [['1d', '1 d', 1], ['7d', '7 d', 7]];
+const MEASURES = [['p50_secs', 'Median'], ['p95_secs', '95 %'], ['mean_secs', 'Mean']];
 
-async function readRuns(abort) {
-  const all = [];
-  await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'RUNNING'].map(async (status) => {
-    let cursor;
-    for (let page = 0; page < PAGES_MAX; page += 1) {
-      const answer = await get('executions', { status, limit: 1000, cursor }, abort);
-      for (const one of answer.items) if (one.started_at) all.push({ at: Date.parse(one.started_at), queue: one.queue, late: Math.max(0, Date.parse(one.started_at) - Date.parse(one.available_at)) });
-      cursor = answer.next_cursor;
-      if (!cursor) break;
-    }
-  }));
-  return all;
+/** The figures, or null if this server keeps none. */
+async function readLateness(days, abort) {
+  try {
+    return await get('series', { metric: 'lateness', by: 'queue', step: '60m', limit: QUEUES_MAX, since: new Date(now.peek() - days * 24 * HOUR).toISOString() }, abort);
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
 }
-const quantile = (sorted, share) => sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] : 0;
+
+/** One row of cells for each queue, or for each queue and day. */
+function rowsOf(data, zone, isWeek) {
+  const times = data.times.map((at) => Date.parse(at));
+  return data.series.map((series) => {
+    const cells = times.map((at, index) => ({ at, count: Number(series.columns.count?.[index] ?? 0), ...Object.fromEntries(MEASURES.map(([id]) => [id, series.columns[id]?.[index] ?? null])) }));
+    const days = new Map();
+    for (const cell of cells) { const day = isWeek ? dayKey(cell.at, zone) : ''; if (!days.has(day)) days.set(day, []); days.get(day).push(cell); }
+    const rows = [...days].map(([day, own]) => ({ day, cells: own })).filter((row) => row.cells.some((cell) => cell.count));
+    return { queue: series.name, executions: Number(series.executions), rows };
+  }).filter((one) => one.rows.length);
+}
+
+function Cell({ cell, queue, measure, zone }) {
+  if (!cell?.count) return html`<td></td>`;
+  const late = cell[measure] ?? 0;
+  const about = `${dayKey(cell.at, zone)} ${clockTime(cell.at, zone, false)}: ${span(late * 1000)}, ${count(cell.count)} ${cell.count === 1 ? 'execution' : 'executions'}`;
+  const heat = Math.min(1, Math.log10(1 + late * 100) / 4);
+  const open = () => go(`executions?status=SUCCEEDED&queue=${part(queue)}&from=${new Date(cell.at).toISOString()}&until=${new Date(cell.at + HOUR).toISOString()}`);
+  return html`<td>${queue === null ? html`<span class="cell late" style=${{ '--heat': heat }} title=${about}></span>` : html`<button type="button" class="cell late" style=${{ '--heat': heat }} title=${about} aria-label=${about} onClick=${open}>${late * 1000 >= 1 ? span(late * 1000).split(' ').slice(0, 2).join(' ') : '0'}</button>`}</td>`;
+}
 
 export default function Punctuality() {
-  const { data, error, reload } = useRead([], readRuns, { every: 15000 });
-  const measure = params().get('measure') ?? '0.95';
+  const search = params();
+  const [range, , days] = RANGES.find(([id]) => id === search.get('range')) ?? RANGES[0];
+  const measure = MEASURES.find(([id]) => id === search.get('measure'))?.[0] ?? 'p95_secs';
   const zone = zoneFor();
-  const table = useMemo(() => {
-    const cells = new Map();
-    const queues = new Map();
-    let [first, last] = [Infinity, 0];
-    for (const { at, queue, late } of data ?? []) {
-      const hour = Math.floor(at / HOUR) * HOUR;
-      [first, last] = [Math.min(first, hour), Math.max(last, hour)];
-      const key = `${queue}\n${hour}`;
-      if (!cells.has(key)) cells.set(key, []);
-      cells.get(key).push(late);
-      queues.set(queue, (queues.get(queue) ?? 0) + 1);
-    }
-    for (const values of cells.values()) values.sort((a, b) => a - b);
-    const hours = [];
-    for (let hour = Math.max(first, last - 47 * HOUR); hour <= last; hour += HOUR) hours.push(hour);
-    return { cells, queues: [...queues].sort((a, b) => b[1] - a[1]).slice(0, 40).map(([queue]) => queue), hours, all: (data ?? []).map((one) => one.late).sort((a, b) => a - b) };
-  }, [data]);
-  if (error && !data) return html`<${Head} title="Punctuality"/><${Failure} error=${error} retry=${reload}/>`;
-  const value = (values) => measure === 'max' ? values.at(-1) : quantile(values, Number(measure));
-  const heat = (late) => Math.min(1, Math.log10(1 + late / 10) / 4);
-  return html`<${Head} title="Punctuality" about=${`How long executions waited from the time they were ready until they started. Times in ${zone}.`}><${Segmented} label="Measure" options=${[['0.5', 'Median'], ['0.95', '95 %'], ['0.99', '99 %'], ['max', 'Worst']]} value=${measure} onChange=${(one) => setParams({ measure: one === '0.95' ? null : one })}/></${Head}>
-    ${data && html`<div class="tiles"><${Tile} label="Executions" value=${count(table.all.length)} note="the latest of each outcome"/><${Tile} label="Median" value=${span(quantile(table.all, 0.5))}/><${Tile} label="95 %" value=${span(quantile(table.all, 0.95))}/><${Tile} label="99 %" value=${span(quantile(table.all, 0.99))}/><${Tile} label="Worst" value=${span(table.all.at(-1) ?? 0)} kind=${(table.all.at(-1) ?? 0) > 5000 ? 'bad' : ''}/></div>`}
-    <${Card} title="Lateness by hour and queue" extra=${html`<span class="muted small">click a cell for its executions</span>`}>
-      ${!data ? html`<p class="muted">Loading…</p>` : !table.queues.length ? html`<${Empty} icon="punctuality" title="Nothing has run yet"/>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Lateness by hour and queue"><table class="heat" aria-label="Lateness by hour and queue"><thead><tr><th scope="col">Queue</th>${table.hours.map((hour, index) => html`<th scope="col" title=${`${dayKey(hour, zone)} ${clockTime(hour, zone, false)}`}>${table.hours.length <= 12 || index % 3 === 0 ? clockTime(hour, zone, false).slice(0, 2) : html`<span class="sr">${clockTime(hour, zone, false)}</span>`}</th>`)}</tr></thead><tbody>
-        ${table.queues.map((queue) => html`<tr key=${queue}><th scope="row"><${Name}>${queue}</${Name}></th>${table.hours.map((hour) => {
-          const values = table.cells.get(`${queue}\n${hour}`);
-          const late = values ? value(values) : 0;
-          return html`<td key=${hour}>${values ? html`<button type="button" class="cell late" style=${{ '--heat': heat(late) }} title=${`${clockTime(hour, zone, false)}: ${span(late)}, ${values.length} executions`} onClick=${() => go(`executions?status=SUCCEEDED&queue=${part(queue)}`)}>${table.hours.length <= 14 ? span(late) : html`<span class="sr">${span(late)}</span>`}</button>` : ''}</td>`;
-        })}</tr>`)}
-      </tbody></table></div>`}
-    </${Card}>`;
+  const { data, error, reload } = useRead([range], (abort) => readLateness(days, abort), { every: 30000 });
+  const isWeek = days > 1;
+  const queues = useMemo(() => data ? rowsOf(data, zone, isWeek) : [], [data, zone, isWeek]);
+  const columns = isWeek ? Array.from({ length: 24 }, (_, hour) => hour) : (data?.times ?? []).map((at) => Date.parse(at));
+  const cells = queues.flatMap(({ queue, rows }) => rows.flatMap((row) => row.cells.filter((cell) => cell.count).map((cell) => ({ ...cell, queue }))));
+  const total = cells.reduce((sum, cell) => sum + cell.count, 0);
+  const mean = total ? cells.reduce((sum, cell) => sum + cell.count * (cell.mean_secs ?? 0), 0) / total : 0;
+  const worst = cells.reduce((found, cell) => (cell.p95_secs ?? 0) > (found?.p95_secs ?? -1) ? cell : found, null);
+  const late = cells.filter((cell) => (cell.p95_secs ?? 0) > LATE_SECS).length;
+  const title = 'Lateness by hour and queue';
+  // In the week of a clock change, an hour of the day may occur twice or not at all: its cells follow the clock.
+  const placed = (row) => isWeek ? columns.map((hour) => row.cells.filter((cell) => parts(cell.at, zone).hour === hour)) : columns.map((at) => row.cells.filter((cell) => cell.at === at));
+  return html`<${Head} title="Punctuality" about=${`How late executions started, compared with the time they were due. Times in ${zone}.`}>
+      <${Segmented} label="Measure" options=${MEASURES} value=${measure} onChange=${(one) => setParams({ measure: one === 'p95_secs' ? null : one })}/>
+      <${Segmented} label="Time shown" options=${RANGES} value=${range} onChange=${(one) => setParams({ range: one === RANGES[0][0] ? null : one })}/>
+    </${Head}>
+    ${error && !data && html`<${Failure} error=${error} retry=${reload}/>`}
+    ${data && total > 0 && html`<div class="tiles"><${Tile} label="Executions" value=${count(total)} note=${data.truncated ? `of the ${QUEUES_MAX} busiest queues` : 'that have ended'}/><${Tile} label="Mean" value=${span(mean * 1000)} note="of all of them"/><${Tile} label="Worst hour" value=${span(worst.p95_secs * 1000)} kind=${worst.p95_secs > LATE_SECS ? 'bad' : ''} note=${html`95 % in <${Name}>${worst.queue ?? 'other queues'}</${Name}>, ${clockTime(worst.at, zone, false)}`}/><${Tile} label="Late hours" value=${count(late)} kind=${late ? 'warn' : 'ok'} note=${`95 % above ${LATE_SECS} s`}/></div>`}
+    ${data === null ? html`<${Card}><${Empty} icon="punctuality" title="This server keeps no figures over time">The lateness of single executions is on the page of each job and queue, and in <a href="executions?status=SUCCEEDED">executions</a>.</${Empty}></${Card}>`
+      : html`<${Card} title=${title} extra=${html`<span class="muted small">choose a cell to see its executions</span>`}>
+      ${!data ? !error && html`<p class="muted" role="status">Loading…</p>` : !queues.length ? html`<${Empty} icon="punctuality" title=${`Nothing has ended in the last ${isWeek ? '7 days' : '24 hours'}`}/>`
+        : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table class="heat" aria-label=${title}><thead><tr><th scope="col">Queue</th>${isWeek && html`<th scope="col">Day</th>`}${columns.map((at) => html`<th key=${at} scope="col" title=${isWeek ? undefined : dayKey(at, zone)}>${isWeek ? String(at).padStart(2, '0') : clockTime(at, zone, false).slice(0, 2)}</th>`)}</tr></thead>
+        ${queues.map(({ queue, rows }) => html`<tbody key=${queue ?? ''}>${rows.map((row, index) => html`<tr key=${row.day}>${index === 0 && html`<th scope="rowgroup" rowspan=${rows.length}>${queue === null ? html`<span class="muted">others</span>` : html`<a class="cut" href=${`queues/${part(queue)}`}><${Name}>${queue}</${Name}></a>`}</th>`}${isWeek && html`<th scope="row" class="muted nowrap">${parts(row.cells[0].at, zone).weekday} ${parts(row.cells[0].at, zone).day}</th>`}
+          ${placed(row).map((own, place) => html`<${Cell} key=${place} cell=${own.length > 1 ? own.reduce((a, b) => (a[measure] ?? 0) >= (b[measure] ?? 0) ? a : b) : own[0]} queue=${queue} measure=${measure} zone=${zone}/>`)}</tr>`)}</tbody>`)}
+      </table></div>
+      <div class="legend heat-legend"><span>on time</span>${[0, 0.25, 0.5, 0.75, 1].map((heat) => html`<i key=${heat} class="cell late" style=${{ '--heat': heat }}></i>`)}<span>late by 100 s or more</span></div>`}
+    </${Card}>`}`;
 }

@@ -4,7 +4,7 @@ import { html, useEffect } from '../lib.js';
 import { get, part, post, put } from '../api.js';
 import { ask, attempt, can, now } from '../state.js';
 import { params, setParams } from '../router.js';
-import { Button, Card, Empty, Failure, Field, Head, Menu, Name, Status, Table, Tile, useRead } from '../ui.js';
+import { Button, Card, Empty, Failure, Field, Head, Menu, Name, Notice, Status, Table, Tile, useRead } from '../ui.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
 import { count, span } from '../time.js';
 
@@ -49,10 +49,13 @@ function Queue({ name }) {
   const { data: queue, error, reload } = useRead([name], (abort) => get(`queues/${part(name)}`, undefined, abort), { every: 2000 });
   const scaling = useRead([name], (abort) => get(`autoscaling/${part(name)}`, undefined, abort).catch(() => null), { every: 5000 });
   const of = (status) => useRead([name, status], (abort) => can('jobs:read') ? get('executions', { status, queue: name, limit: SHOWN }, abort) : Promise.resolve(null), { every: 3000 });
+  const capacities_ = useCapacities();
   const [running, queued, waiting] = [of('RUNNING'), of('QUEUED'), of('WAITING')];
   if (error && !queue) return html`<${Head} title=${name} crumbs=${html`<a href="queues">Queues</a>`}/><${Failure} error=${error} retry=${reload}/>`;
   if (!queue) return html`<p class="muted" role="status">Loading…</p>`;
   const need = scaling.data;
+  const able = capacities_?.get(name);
+  const slots = able?.slots ?? need?.slots;
   const age = queue.oldest_queued_at ? Math.max(0, now.value - Date.parse(queue.oldest_queued_at)) : 0;
   // Those that wait longest come last in the list of the API, and are the next to start among equals.
   const next = [...(queued.data?.items ?? [])].sort((a, b) => Date.parse(a.available_at) - Date.parse(b.available_at));
@@ -63,15 +66,57 @@ function Queue({ name }) {
   return html`<${Head} title=${name} badge=${html`<${Status} of=${queue.paused ? 'PAUSED' : 'ACTIVE'}/>`} crumbs=${html`<a href="queues">Queues</a>`} about=${limitsOf(queue) ? `Limits: ${limitsOf(queue)}` : 'This queue has no limits.'}>
       ${can('queues:write') && html`<${Button} icon=${queue.paused ? 'play' : 'pause'} onClick=${() => hold(queue, reload)}>${queue.paused ? 'Resume' : 'Pause'}</${Button}><${Button} icon="edit" onClick=${() => edit(name, reload)}>Change limits</${Button}>`}
     </${Head}>
-    <div class="tiles"><${Tile} label="Running" value=${count(queue.running)} note=${queue.concurrency ? `at most ${queue.concurrency}` : need ? `of ${need.slots} slots` : ''}/><${Tile} label="Queued" value=${count(queue.queued)} note=${queue.max_depth ? `at most ${count(queue.max_depth)}` : 'ready to start'}/><${Tile} label="Oldest" value=${queue.oldest_queued_at ? span(age) : 'none'} kind=${age > 5000 ? 'bad' : ''} note="waits to start"/><${Tile} label="Waiting" value=${count(queue.waiting)} note="behind a gate"/><${Tile} label="In wait lists" value=${count(queue.in_line)} note="for a limit"/>${need && html`<${Tile} label="Slots needed" value=${count(need.desired_slots)} kind=${Number(need.desired_slots) > Number(need.slots) ? 'warn' : ''} note=${`${count(need.slots)} there`}/>`}</div>
+    ${able?.missing.length > 0 && html`<${Notice} kind="bad">No connected worker runs <strong><${Name}>${able.missing.join(', ')}</${Name}></strong> in this queue. Start one, or <a href="workers">look at the workers</a>.</${Notice}>`}
+    <div class="tiles"><${Tile} label="Running" value=${count(queue.running)} note=${queue.concurrency ? `at most ${queue.concurrency}` : need ? `of ${count(slots)} slots` : ''}/><${Tile} label="Queued" value=${count(queue.queued)} note=${queue.max_depth ? `at most ${count(queue.max_depth)}` : 'ready to start'}/><${Tile} label="Oldest" value=${queue.oldest_queued_at ? span(age) : 'none'} kind=${age > LATE_MS ? 'bad' : ''} note="waits to start"/><${Tile} label="Waiting" value=${count(queue.waiting)} note="behind a gate"/><${Tile} label="In wait lists" value=${count(queue.in_line)} note="for a limit"/>${need && html`<${Tile} label="Slots needed" value=${count(need.desired_slots)} kind=${Number(need.desired_slots) > Number(slots) ? 'warn' : ''} note=${`${count(slots)} there`}/>`}</div>
     <div class="grid"><div class="span-8 stack">
       <${ExecutionsOverTime} by="queue" name=${name}/><${SpansOverTime} by="queue" name=${name} metric="waiting" title="Waited for a worker"/>
-      ${list('Next to start', limits.length || Object.keys(queue.weights ?? {}).length ? 'by priority and shares, then the longest wait' : 'by priority, then the longest wait', 'QUEUED', next, (one) => html`<span class="muted small">${one.job_type}</span>${since(one.available_at)}`)}
+      ${list('Next to start', limits.length || Object.keys(queue.weights ?? {}).length ? 'longest wait first; priority and shares come before it' : 'longest wait first; a higher priority comes before it', 'QUEUED', next, (one) => html`<span class="muted small">${one.job_type}</span>${since(one.available_at)}`)}
       ${list('Held back', 'and by what', 'WAITING', waiting.data?.items ?? [], (one) => html`<span class="muted small cut">${one.gates?.join(', ')}</span><a class="small nowrap" href=${`jobs/${one.job_id}?tab=why`}>why?</a>`)}
     </div><div class="span-4 stack">
       ${list('Running', 'for how long', 'RUNNING', running.data?.items ?? [], (one) => since(one.started_at))}
       ${Object.keys(queue.weights ?? {}).length > 0 && html`<${Card} title="Shares of owners" flush><ul class="list">${Object.entries(queue.weights).map(([owner, weight]) => html`<li key=${owner}><span class="grow cut"><${Name}>${owner}</${Name}></span><span>×${weight}</span></li>`)}</ul></${Card}>`}
     </div></div>`;
+}
+
+/** Queued for longer than this is late. */
+const LATE_MS = 5000;
+/** Depths below this fill only a part of the bar, so that one queued execution does not look like many. */
+const BAR_MIN = 100;
+/** From this share of its limit on, a depth is close to it. */
+const NEAR = 0.8;
+
+/**
+ * The workers that can run what is in each queue. The API counts the slots of all workers of a queue; a worker that lacks a job type
+ * does not help the executions of that type.
+ * @returns {Map<string, {slots: number, missing: string[]}>}
+ */
+function capacities(lanes, workers) {
+  const found = new Map();
+  for (const lane of lanes) {
+    const able = workers.filter((worker) => worker.state === 'OPEN' && (!worker.queues.length || worker.queues.includes(lane.queue)) && worker.job_types.includes(lane.job_type));
+    const known = found.get(lane.queue) ?? { able: new Set(), missing: [] };
+    for (const worker of able) known.able.add(worker);
+    if (!able.length) known.missing.push(lane.job_type);
+    found.set(lane.queue, known);
+  }
+  for (const known of found.values()) known.slots = [...known.able].reduce((sum, worker) => sum + Number(worker.slots), 0);
+  return found;
+}
+
+/** Which workers can run what waits; null where the caller may not know. */
+const useCapacities = () => useRead([], async (abort) => {
+  const [stats, workers] = await Promise.all([get('stats', undefined, abort), get('workers', undefined, abort)]);
+  return stats.truncated || workers.next_cursor ? null : capacities(stats.queues, workers.items);
+}, { every: 5000 }).data;
+
+const Missing = ({ types }) => html`<span class="status bad" title=${`No connected worker runs ${types.join(', ')}`}>no worker runs <${Name}>${types[0]}</${Name}>${types.length > 1 ? ` and ${types.length - 1} more` : ''}</span>`;
+
+function Depth({ queue }) {
+  const depth = Number(queue.queued) + Number(queue.waiting);
+  const share = queue.max_depth ? depth / Number(queue.max_depth) : null;
+  const kind = share === null || share < NEAR ? 'calm' : share < 1 ? 'warn' : 'bad';
+  const about = queue.max_depth ? `${count(depth)} of at most ${count(queue.max_depth)}` : `${count(queue.queued)} queued`;
+  return html`<div class="meter" role="img" title=${about} aria-label=${about}><i class=${kind} style=${{ width: `${Math.min(100, 100 * (share ?? Number(queue.queued) / queue.most))}%` }}></i></div>`;
 }
 
 export default function Queues({ rest }) {
@@ -83,19 +128,26 @@ function QueuesList() {
   const scaling = useRead([], (abort) => get('autoscaling', undefined, abort).catch(() => null), { every: 5000 });
   const wanted = params().get('edit');
   useEffect(() => { if (wanted && can('queues:write')) { setParams({ edit: null }); edit(wanted, reload); } }, [wanted]);
+  const able = useCapacities();
   const needs = new Map((scaling.data?.items ?? []).map((one) => [one.queue, one]));
   const age = (queue) => queue.oldest_queued_at ? Math.max(0, now.value - Date.parse(queue.oldest_queued_at)) : 0;
-  const most = Math.max(1, ...(data?.items ?? []).map((queue) => Number(queue.queued)));
+  const most = Math.max(BAR_MIN, ...(data?.items ?? []).map((queue) => Number(queue.queued)));
   const columns = [
     { id: 'queue', label: 'Queue', cell: (queue) => html`<a class="main cut" href=${`queues/${part(queue.queue)}`}><${Name}>${queue.queue}</${Name}></a>` },
     { id: 'state', label: 'State', cell: (queue) => html`<${Status} of=${queue.paused ? 'PAUSED' : 'ACTIVE'}/>` },
     { id: 'running', label: 'Running', num: true, cell: (queue) => html`<a href=${`executions?status=RUNNING&queue=${part(queue.queue)}`}>${count(queue.running)}</a>` },
     { id: 'queued', label: 'Queued', num: true, cell: (queue) => html`<a href=${`executions?status=QUEUED&queue=${part(queue.queue)}`}>${count(queue.queued)}</a>` },
-    { id: 'bar', label: 'Depth', cell: (queue) => html`<div class="meter" role="img" aria-label=${`${queue.queued} queued`}><i class=${age(queue) > 5000 ? 'bad' : ''} style=${{ width: `${100 * Number(queue.queued) / most}%` }}></i></div>` },
-    { id: 'age', label: 'Oldest', num: true, cell: (queue) => queue.oldest_queued_at ? span(age(queue)) : html`<span class="muted">–</span>` },
+    { id: 'bar', label: 'Depth', cell: (queue) => html`<${Depth} queue=${{ ...queue, most }}/>` },
+    { id: 'age', label: 'Oldest', num: true, cell: (queue) => queue.oldest_queued_at ? html`<span class=${age(queue) > LATE_MS ? 'status bad' : ''}>${span(age(queue))}</span>` : html`<span class="muted">–</span>` },
     { id: 'waiting', label: 'Waiting', num: true, cell: (queue) => html`<a href=${`executions?status=WAITING&queue=${part(queue.queue)}`}>${count(queue.waiting)}</a>` },
     { id: 'line', label: 'For a limit', num: true, cell: (queue) => count(queue.in_line) },
-    { id: 'need', label: 'Slots: has / needs', num: true, cell: (queue) => { const one = needs.get(queue.queue); return one ? html`<span class=${one.desired_slots > one.slots ? 'status warn' : ''}>${one.slots} / ${one.desired_slots}</span>` : html`<span class="muted">–</span>`; } },
+    { id: 'need', label: 'Slots: has / needs', num: true, cell: (queue) => {
+      const [one, own] = [needs.get(queue.queue), able?.get(queue.queue)];
+      if (own?.missing.length) return html`<${Missing} types=${own.missing}/>`;
+      if (!one) return html`<span class="muted">–</span>`;
+      const slots = own?.slots ?? one.slots;
+      return html`<span class=${one.desired_slots > slots ? 'status warn' : ''}>${slots} / ${one.desired_slots}</span>`;
+    } },
     { id: 'limits', label: 'Limits', cell: (queue) => html`<span class="cut muted" title=${limitsOf(queue)}>${queue.unreadable ?? (limitsOf(queue) || 'none')}</span>` },
     { id: 'actions', label: '', cell: (queue) => can('queues:write') && html`<${Menu} small kind="plain" label=${`Actions on ${queue.queue}`} items=${[{ text: queue.paused ? 'Resume' : 'Pause', icon: queue.paused ? 'play' : 'pause', run: () => hold(queue, reload) }, { text: 'Change limits', icon: 'edit', run: () => edit(queue.queue, reload) }]}/>` },
   ];

@@ -25,13 +25,13 @@ export default function Secrets() {
     const answer = await ask({ title: `Remove secret ${secret.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Jobs that refer to it fail until it is set again.</p>` });
     if (answer !== undefined && await attempt(() => remove(`secrets/${part(secret.name)}`), `Removed ${secret.name}`) !== undefined) pages.reload();
   };
-  const rule = (values) => values.length ? values.join(', ') : html`<span class="muted">all</span>`;
+  const rule = (values) => values.length ? html`<span class="cut" title=${values.join(', ')}>${values.join(', ')}</span>` : html`<span class="muted">all</span>`;
   const columns = [
-    { id: 'name', label: 'Name', cell: (secret) => html`<strong><${Name}>${secret.name}</${Name}></strong>` },
+    { id: 'name', label: 'Name', cell: (secret) => html`<strong class="cut" title=${secret.name}><${Name}>${secret.name}</${Name}></strong>` },
     { id: 'readable', label: 'State', cell: (secret) => secret.readable ? html`<span class="status ok">readable</span>` : html`<span class="status bad">key missing</span>` },
     { id: 'owners', label: 'Owners', cell: (secret) => rule(secret.owners) }, { id: 'queues', label: 'Queues', cell: (secret) => rule(secret.queues) }, { id: 'types', label: 'Job types', cell: (secret) => rule(secret.job_types) },
     { id: 'version', label: 'Version', num: true, cell: (secret) => secret.version },
-    { id: 'set', label: 'Set', cell: (secret) => html`<${Time} at=${secret.set_at}/> <span class="muted">by <${Name}>${secret.set_by}</${Name}></span>` },
+    { id: 'set', label: 'Set', cell: (secret) => html`<span class="cut"><${Time} at=${secret.set_at}/> <span class="muted">by <${Name}>${secret.set_by}</${Name}></span></span>` },
     { id: 'actions', label: '', cell: (secret) => can('secrets:write') && html`<${Menu} small kind="plain" label=${`Actions on ${secret.name}`} items=${[{ text: 'New value', icon: 'edit', run: () => set(secret) }, { text: 'Remove', icon: 'trash', danger: true, run: () => drop(secret) }]}/>` },
   ];
   return html`<${Head} title="Secrets" about=${html`Payloads refer to them with <code>{"$secret": "name"}</code>.`}>${can('secrets:write') && html`<${Button} kind="primary" icon="plus" onClick=${() => set()}>New secret</${Button}>`}</${Head}>

@@ -7,7 +7,7 @@ import { params, setParams } from '../router.js';
 import { Button, Card, Empty, Failure, Field, Head, Name, Notice, Segmented, Select, Tabs, Tile, useRead, wordOf } from '../ui.js';
 import { BROWSER_ZONE, clockTime, count, dayKey, full, offsetName, parts, startOfDay, zoneFor } from '../time.js';
 import { Fires } from './job.js';
-import { readFires } from './calendar.js';
+import { readFires } from '../calendar-data.js';
 
 /** The next changes of a zone's offset. */
 function changes(zone, from, most = 4) {

@@ -6,6 +6,7 @@ import { ask, attempt, can, isLimited } from '../state.js';
 import { Card, Empty, Failure, Head, Menu, Name, Notice, Status, Table, Time, useRead } from '../ui.js';
 import { bytes, count } from '../time.js';
 
+const served = (worker) => worker.queues.length ? `in ${worker.queues.join(', ')}` : 'in all queues';
 const ORDERS = {
   pause: ['Pause', 'pause', 'It gets no new work, and continues with what it has.'],
   resume: ['Resume', 'play', 'It gets work again.'],
@@ -26,30 +27,28 @@ export default function Workers() {
     if (!state) return html`<span class="muted">–</span>`;
     if (state.refuses?.length) return html`<span class="status bad" title=${state.refuses.join(', ')}>refuses: ${state.refuses.join(', ')}</span>`;
     const memory = state.memory_total_bytes ? `${Math.round(100 - 100 * Number(state.memory_free_bytes) / Number(state.memory_total_bytes))} % memory` : '';
-    return html`<span class="muted small nowrap" title=${state.disk_free_bytes ? `${bytes(state.disk_free_bytes)} of disk free` : ''}>${[state.cpu_percent !== null && state.cpu_percent !== undefined && `${state.cpu_percent} % CPU`, memory, state.round_trip_ms !== null && state.round_trip_ms !== undefined && `${state.round_trip_ms} ms away`].filter(Boolean).join(', ')}</span>`;
+    const more = [state.round_trip_ms !== null && state.round_trip_ms !== undefined && `${state.round_trip_ms} ms away`, state.disk_free_bytes && `${bytes(state.disk_free_bytes)} of disk free`].filter(Boolean).join(', ');
+    return html`<span class="muted small nowrap" title=${more}>${[state.cpu_percent !== null && state.cpu_percent !== undefined && `${state.cpu_percent} % CPU`, memory].filter(Boolean).join(', ')}</span>`;
   };
   const columns = [
     { id: 'worker', label: 'Worker', cell: (worker) => html`<a class="main cut" href=${`executions?status=RUNNING&worker=${part(worker.worker_id)}`}><${Name}>${worker.worker_id}</${Name}></a>` },
     { id: 'state', label: 'State', cell: (worker) => html`<${Status} of=${worker.state}/>` },
-    { id: 'slots', label: 'Slots', cell: (worker) => html`<div class="row tight" style=${{ flexWrap: 'nowrap' }}><div class="meter" style=${{ width: '80px' }} role="img" aria-label="Slots in use"><i style=${{ width: `${worker.slots ? 100 * worker.running / worker.slots : 0}%` }}></i></div><span class="small nowrap">${worker.running} of ${worker.slots}</span></div>` },
-    { id: 'types', label: 'Runs', cell: (worker) => html`<span class="cut" title=${worker.job_types.join(', ')}>${worker.job_types.join(', ')}</span>` },
-    { id: 'queues', label: 'Queues', cell: (worker) => html`<span class="cut">${worker.queues.length ? worker.queues.join(', ') : 'all'}</span>` },
+    { id: 'slots', label: 'Slots', cell: (worker) => html`<div class="row tight" style=${{ flexWrap: 'nowrap' }}><div class="meter" style=${{ width: '60px' }} role="img" aria-label="Slots in use"><i style=${{ width: `${worker.slots ? 100 * worker.running / worker.slots : 0}%` }}></i></div><span class="small nowrap">${worker.running} of ${worker.slots}</span></div>` },
+    { id: 'types', label: 'Runs', cell: (worker) => html`<span class="cut" title=${`${worker.job_types.join(', ')}; ${served(worker)}`}>${worker.job_types.join(', ')} <span class="muted small">${served(worker)}</span></span>` },
     { id: 'health', label: 'Health', cell: health },
-    { id: 'where', label: 'Host', cell: (worker) => html`<span class="cut muted"><${Name}>${worker.host ?? '–'}</${Name}>${worker.embedded ? ', in the server' : ''}</span>` },
-    { id: 'version', label: 'Version', cell: (worker) => html`<span class="muted">${worker.version ?? '–'}</span>` },
-    { id: 'beat', label: 'Heard', cell: (worker) => html`<${Time} at=${worker.last_heartbeat_at} style="relative"/>` },
+    { id: 'where', label: 'Host and version', cell: (worker) => html`<span class="cut muted"><${Name}>${worker.host ?? '–'}</${Name}>${worker.embedded ? ', in the server' : ''}${worker.version ? `, ${worker.version}` : ''}</span>` },
+    { id: 'beat', label: 'Heard', cell: (worker) => html`<span class="nowrap"><${Time} at=${worker.last_heartbeat_at} style="relative"/></span>` },
     { id: 'actions', label: '', cell: (worker) => can('workers:write') && !isLimited() && worker.state !== 'DRAINING' && html`<${Menu} small kind="plain" label=${`Actions on ${worker.worker_id}`} items=${[worker.state === 'PAUSED' ? 'resume' : 'pause', 'drain'].map((verb) => ({ text: ORDERS[verb][0], icon: ORDERS[verb][1], danger: verb === 'drain', run: () => order(worker, verb) }))}/>` },
   ];
   const parts = [
     { id: 'node', label: 'Node', cell: (node) => html`<span class="cut"><${Name}>${node.node_id}</${Name}>${node.leader ? html` <span class="chip">leader</span>` : ''}</span>` },
-    { id: 'roles', label: 'Roles', cell: (node) => node.roles.join(', ') },
+    { id: 'roles', label: 'Roles', cell: (node) => html`<span class="cut" title=${node.roles.join(', ')}>${node.roles.join(', ')}</span>` },
     { id: 'address', label: 'Address', cell: (node) => html`<span class="mono">${node.address || '–'}</span>` },
     { id: 'segments', label: 'Segments', num: true, cell: (node) => `${node.segments} of 64` },
-    { id: 'clock', label: 'Clock', num: true, cell: (node) => html`<span class=${Math.abs(node.clock_offset_ms) > 500 ? 'status warn' : ''}>${node.clock_offset_ms} ms</span>` },
+    { id: 'clock', label: 'Clock', num: true, cell: (node) => html`<span class=${Math.abs(node.clock_offset_ms) > 500 ? 'status warn' : 'nowrap'}>${node.clock_offset_ms} ms</span>` },
     { id: 'store', label: 'Store', cell: (node) => html`<span class="cut">${node.store}, schema ${node.schema_version}</span>` },
-    { id: 'zones', label: 'Time zone data', cell: (node) => node.tzdb_version },
-    { id: 'version', label: 'Version', cell: (node) => node.version },
-    { id: 'since', label: 'Started', cell: (node) => html`<${Time} at=${node.started_at}/>` },
+    { id: 'version', label: 'Version', cell: (node) => html`<span class="nowrap">${node.version} <span class="muted small">tzdata ${node.tzdb_version}</span></span>` },
+    { id: 'since', label: 'Started', cell: (node) => html`<span class="nowrap"><${Time} at=${node.started_at}/></span>` },
   ];
   const versions = new Set((nodes.data?.items ?? []).map((node) => node.version));
   return html`<${Head} title="Workers and nodes" about=${`${count(items.reduce((sum, worker) => sum + Number(worker.running), 0))} of ${count(items.reduce((sum, worker) => sum + Number(worker.slots), 0))} slots in use`}/>

@@ -60,7 +60,7 @@ fn unpack_chromium(root: &Path) -> Result<(PathBuf, Vec<(&'static str, OsString)
     let tree = tools_folder(root).join("chromium-unpacked");
     if !tree.exists() {
         println!("Chromium is not installed; downloading it once into the build directory");
-        services::unpack(&["chromium-headless-shell"], &tree)?;
+        services::unpack(&["chromium-headless-shell", "fonts-dejavu-core", "fonts-inter"], &tree)?;
     }
     let fonts = tree.join("fonts.conf");
     std::fs::write(&fonts, fonts_of(&tree))?;
@@ -68,11 +68,14 @@ fn unpack_chromium(root: &Path) -> Result<(PathBuf, Vec<(&'static str, OsString)
     Ok((tree.join("usr/lib/chromium/chromium-headless-shell"), variables.into()))
 }
 
-/// The machine may have no fonts.
+/// The machine may have no fonts, and Chromium takes any font for a family that fontconfig does not know.
 fn fonts_of(tree: &Path) -> String {
     let folder = tree.join("usr/share/fonts");
     format!(
-        "<?xml version=\"1.0\"?>\n<fontconfig><dir>{}</dir><dir>/usr/share/fonts</dir></fontconfig>\n",
+        "<?xml version=\"1.0\"?>\n<fontconfig><dir>{}</dir><dir>/usr/share/fonts</dir>\
+         <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>\
+         <match><edit name=\"family\" mode=\"append_last\"><string>Inter</string><string>DejaVu Sans</string></edit></match>\
+         </fontconfig>\n",
         folder.display()
     )
 }
