@@ -30,6 +30,9 @@ export function parseExact(text) {
   });
 }
 
+/** Characters that turn the text after them around are escaped, so that a document looks like what it is. */
+export const written = (value) => (JSON.stringify(value) ?? 'null').replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
 export const isPlainObject = (value) => value !== null && typeof value === 'object' && !(value instanceof ExactNumber);
 
 /** An answer that is not a success: problem details, or no connection. */

@@ -1,6 +1,6 @@
 // A job as it was submitted: the fields that a person may write, without what the server adds, as JSON and as YAML.
 
-import { ExactNumber, isPlainObject } from './api.js';
+import { ExactNumber, isPlainObject, written } from './api.js';
 
 /** The fields of POST /jobs, in the order in which people read them, with their defaults. */
 export const FIELDS = {
@@ -30,10 +30,9 @@ const PLAIN = /^[A-Za-z_][A-Za-z0-9_ ./+-]*$/;
 const SPECIAL = /^(true|false|null|yes|no|on|off|y|n|nan|inf)$/i;
 const scalar = (value) => {
   if (value instanceof ExactNumber) return value.source;
-  if (typeof value !== 'string') return JSON.stringify(value) ?? 'null';
-  return PLAIN.test(value) && !SPECIAL.test(value) && !value.endsWith(' ') ? value : JSON.stringify(value);
+  return typeof value === 'string' && PLAIN.test(value) && !SPECIAL.test(value) && !value.endsWith(' ') ? value : written(value);
 };
-const key = (name) => PLAIN.test(name) && !SPECIAL.test(name) && !name.includes(' ') ? name : JSON.stringify(name);
+const key = (name) => PLAIN.test(name) && !SPECIAL.test(name) && !name.includes(' ') ? name : written(name);
 
 export function yaml(value, indent = '') {
   if (!isPlainObject(value)) return scalar(value);

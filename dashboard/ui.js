@@ -1,7 +1,7 @@
 // The parts that pages are made of.
 
 import { cloneElement, Fragment, html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from './lib.js';
-import { ExactNumber, get, isPlainObject } from './api.js';
+import { ExactNumber, get, isPlainObject, written } from './api.js';
 import { asked, clock, dismiss, messages, now } from './state.js';
 import { full, relative, short, zoneFor } from './time.js';
 
@@ -62,15 +62,20 @@ export function Time({ at, zone, style = 'short' }) {
   return html`<time datetime=${at} onPointerEnter=${about}>${text}</time>`;
 }
 
+/** A sentence of the server, with its times in the zone of the reader. */
+export function Sentence({ text, zone }) {
+  return (text ?? '').split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/).map((piece, index) => index % 2 ? html`<${Time} key=${index} at=${piece} zone=${zone} style="full"/>` : piece);
+}
+
 /** A document as text, with numbers as they were written. */
 export const pretty = (value) => {
   const write = (item, indent) => {
     if (item instanceof ExactNumber) return item.source;
-    if (!isPlainObject(item)) return JSON.stringify(item) ?? 'null';
+    if (!isPlainObject(item)) return written(item);
     const inner = `${indent}  `;
     if (Array.isArray(item)) return item.length ? `[\n${item.map((one) => inner + write(one, inner)).join(',\n')}\n${indent}]` : '[]';
     const pairs = Object.entries(item);
-    return pairs.length ? `{\n${pairs.map(([key, one]) => `${inner}${JSON.stringify(key)}: ${write(one, inner)}`).join(',\n')}\n${indent}}` : '{}';
+    return pairs.length ? `{\n${pairs.map(([key, one]) => `${inner}${written(key)}: ${write(one, inner)}`).join(',\n')}\n${indent}}` : '{}';
   };
   return write(value, '');
 };
@@ -121,15 +126,29 @@ export function Select({ options, value, onChange, ...rest }) {
 /** A button with a list of actions. */
 export function Menu({ label, icon = 'more', text, items, small, kind = '' }) {
   const [isOpen, setOpen] = useState(false);
+  const [place, setPlace] = useState(undefined);
   const box = useRef(null);
   useEffect(() => {
     if (!isOpen) return undefined;
-    const close = (event) => { if (event.type === 'keydown' ? event.key === 'Escape' : !box.current?.contains(event.target)) setOpen(false); };
+    const close = (event) => {
+      if (event.type === 'keydown' && event.key !== 'Escape') return;
+      if (event.type === 'pointerdown' && box.current?.contains(event.target)) return;
+      setOpen(false);
+      if (event.type === 'keydown') box.current?.querySelector('button')?.focus();
+    };
     addEventListener('pointerdown', close);
     addEventListener('keydown', close);
-    box.current?.querySelector('.item')?.focus();
-    return () => { removeEventListener('pointerdown', close); removeEventListener('keydown', close); };
+    if (place) addEventListener('scroll', close, true);
+    box.current?.querySelector('.item')?.focus({ preventScroll: true });
+    return () => { removeEventListener('pointerdown', close); removeEventListener('keydown', close); removeEventListener('scroll', close, true); };
   }, [isOpen]);
+  const toggle = () => {
+    // A table that scrolls would cut the list off: it floats above the page, where there is room.
+    const { top, bottom, right } = box.current.getBoundingClientRect();
+    const isBelow = innerHeight - bottom > 48 + 36 * items.length;
+    if (box.current.closest('.scroll')) setPlace({ position: 'fixed', right: `${document.documentElement.clientWidth - right}px`, top: isBelow ? `${bottom + 4}px` : 'auto', bottom: isBelow ? 'auto' : `${innerHeight - top + 4}px` });
+    setOpen(!isOpen);
+  };
   const move = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step) return;
@@ -138,8 +157,8 @@ export function Menu({ label, icon = 'more', text, items, small, kind = '' }) {
     all[(all.indexOf(document.activeElement) + step + all.length) % all.length]?.focus();
   };
   return html`<div class="menu" ref=${box} onKeyDown=${move}>
-    <${Button} icon=${icon} label=${label} small=${small} kind=${kind} aria-haspopup="true" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>${text}</${Button}>
-    ${isOpen && html`<div class="popup">${items.filter(Boolean).map((item) => item === '-' ? html`<hr/>` : item.about ? html`<div class="about">${item.about}</div>`
+    <${Button} icon=${icon} label=${label} small=${small} kind=${kind} aria-haspopup="true" aria-expanded=${String(isOpen)} onClick=${toggle}>${text}</${Button}>
+    ${isOpen && html`<div class="popup" style=${place}>${items.filter(Boolean).map((item) => item === '-' ? html`<hr/>` : item.about ? html`<div class="about">${item.about}</div>`
       : item.href ? html`<a class="item" href=${item.href} onClick=${() => setOpen(false)}>${item.icon && html`<${Icon} name=${item.icon}/>`}${item.text}</a>`
       : html`<button type="button" class=${`item ${item.danger ? 'danger' : ''}`} aria-pressed=${item.on === undefined ? undefined : String(item.on)} onClick=${() => { if (!item.stays) setOpen(false); item.run(); }}>${item.icon && html`<${Icon} name=${item.icon}/>`}${item.text}${item.on && html`<span class="spring"></span><${Icon} name="check"/>`}</button>`)}</div>`}
   </div>`;
@@ -366,7 +385,7 @@ export const Tabs = ({ items, current, hrefOf, label }) => html`<nav class="tabs
 export const Segmented = ({ options, value, onChange, label }) => html`<div class="segmented" role="group" aria-label=${label}>${options.map(([id, text]) => html`<${Button} key=${id} small aria-current=${String(id === value)} onClick=${() => onChange(id)}>${text}</${Button}>`)}</div>`;
 
 /** A text field whose value takes effect a moment after the last key. */
-export function SearchField({ value, onChange, label, placeholder }) {
+export function SearchField({ value, onChange, label, placeholder, class: more = '' }) {
   const [text, setText] = useState(value);
   const timer = useRef(0);
   useEffect(() => setText(value), [value]);
@@ -376,7 +395,7 @@ export function SearchField({ value, onChange, label, placeholder }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => onChange(typed), 300);
   };
-  return html`<div class="search-field"><${Icon} name="search"/><input type="search" data-search value=${text} aria-label=${label} placeholder=${placeholder} onInput=${type} onKeyDown=${(event) => { if (event.key === 'Enter') { clearTimeout(timer.current); onChange(event.target.value); } }}/></div>`;
+  return html`<div class=${`search-field ${more}`}><${Icon} name="search"/><input type="search" data-search value=${text} aria-label=${label} placeholder=${placeholder} onInput=${type} onKeyDown=${(event) => { if (event.key === 'Enter') { clearTimeout(timer.current); onChange(event.target.value); } }}/></div>`;
 }
 
 export const List = ({ children }) => html`<ul class="list">${children}</ul>`;

@@ -22,6 +22,7 @@ const READ_MAX = 5000;
 function ExecutionsList() {
   const search = params();
   const [rounds, setRounds] = useState(0);
+  const [isUnfolded, setUnfolded] = useState(false);
   const filter = { status: search.get('status') ?? 'RUNNING' };
   for (const name of ['queue', 'job_type', 'owner', 'worker']) if (search.get(name)) filter[name] = search.get(name);
   const range = { from: Date.parse(search.get('from') ?? ''), until: Date.parse(search.get('until') ?? '') };
@@ -46,11 +47,12 @@ function ExecutionsList() {
       ${can('jobs:write') && isOpen && items.length > 0 && html`<${Button} icon="ban" kind="danger" onClick=${() => actOnMatching('cancel', { target: 'executions', filter })}>Cancel all that match…</${Button}>`}
       ${menu}
     </${Head}>
-    <${Card} flush><div class="filters">
+    <${Card} flush><div class=${`filters ${isUnfolded ? 'open' : ''}`}>
       <${Select} aria-label="Status" value=${filter.status} onChange=${set('status')} options=${STATUSES.map((word) => [word, wordOf(word)])}/>
-      <${SearchField} label="Queue" placeholder="Queue" value=${search.get('queue') ?? ''} onChange=${set('queue')}/>
-      <${SearchField} label="Job type" placeholder="Job type" value=${search.get('job_type') ?? ''} onChange=${set('job_type')}/>
-      <${SearchField} label="Worker" placeholder="Worker" value=${search.get('worker') ?? ''} onChange=${set('worker')}/>
+      <${Button} small kind="only-small" icon="filter" aria-expanded=${String(isUnfolded)} onClick=${() => setUnfolded(!isUnfolded)}>Filters</${Button}>
+      <${SearchField} class="fold" label="Queue" placeholder="Queue" value=${search.get('queue') ?? ''} onChange=${set('queue')}/>
+      <${SearchField} class="fold" label="Job type" placeholder="Job type" value=${search.get('job_type') ?? ''} onChange=${set('job_type')}/>
+      <${SearchField} class="fold" label="Worker" placeholder="Worker" value=${search.get('worker') ?? ''} onChange=${set('worker')}/>
       <${Views} page="executions"/>
       ${isRange && html`<button type="button" class="chip" title="Remove this filter" onClick=${() => setParams({ from: null, until: null })}><span class="muted">ended</span> ${full(range.from, zone)} to ${clockTime(range.until, zone, false)} <${Icon} name="x"/><span class="sr">remove</span></button>
         <span class="muted small" role="status">${isBack ? `${count(items.length)} found` : isStopped ? html`${count(items.length)} found, back to ${full(oldest, zone)} <${Button} small onClick=${() => setRounds(rounds + 1)}>Read further back</${Button}>` : `reading back${oldest ? ` to ${full(oldest, zone)}` : ''}…`}</span>`}
@@ -63,7 +65,8 @@ function Timeline({ attempts, current }) {
   const at = (text) => text ? Date.parse(text) : null;
   const first = Math.min(...attempts.map((one) => at(one.scheduled_time)));
   const last = Math.max(first + 1, ...attempts.map((one) => at(one.completed_at) ?? Math.max(now.value, at(one.available_at))));
-  const place = (from, to) => ({ left: `${100 * (from - first) / (last - first)}%`, width: `${Math.max(0.4, 100 * (to - from) / (last - first))}%` });
+  // Short ones at the end stay visible.
+  const place = (from, to) => ({ left: `${Math.min(98.5, 100 * (from - first) / (last - first))}%`, width: `${Math.max(1.5, 100 * (to - from) / (last - first))}%` });
   return html`<div class="stack tight"><div class="timeline">${attempts.map((one, index) => {
     const begin = index === 0 ? at(one.scheduled_time) : at(attempts[index - 1].completed_at) ?? at(one.scheduled_time);
     const ready = Math.max(begin, at(one.available_at));

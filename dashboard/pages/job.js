@@ -5,10 +5,10 @@ import { get, part } from '../api.js';
 import { can, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { params } from '../router.js';
-import { Button, Card, Document, Empty, Failure, Head, Icon, Menu, Name, Notice, Segmented, Status, Table, Tabs, TextBlock, Time, pretty, usePages, useRead, wordOf } from '../ui.js';
+import { Button, Card, Document, Empty, Failure, Head, Icon, Menu, Name, Notice, Segmented, Sentence, Status, Table, Tabs, TextBlock, Time, pretty, usePages, useRead, wordOf } from '../ui.js';
 import { adviceFor, verbsFor } from '../actions.js';
 import { Chart } from '../chart.js';
-import { full, offsetName, parts, span, zoneFor } from '../time.js';
+import { clockTime, dayKey, full, offsetName, parts, span, zoneFor } from '../time.js';
 import { definition, manifest } from '../definition.js';
 import { Logs } from '../logs.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
@@ -36,15 +36,15 @@ export function Fires({ occurrences, zone, jobZone = zone, others, label = 'Fire
         one.excluded_by && html`<span class="status">excluded by ${one.excluded_by}</span>`,
         one.due_at && html`<span class="muted small">starts ${span(Date.parse(one.due_at) - at)} later (jitter)</span>`,
       ].filter(Boolean);
-      return html`<tr key=${one.scheduled_time}><td class=${`mono ${isNew ? 'new' : ''}`}><span class="nowrap">${full(at, zone)}</span>${notes.length > 0 && html`<div class="row tight notes">${notes}</div>`}</td>${second && html`<td class="nowrap mono muted">${full(at, second)}</td>`}</tr>`;
+      return html`<tr key=${one.scheduled_time}><td class=${`mono ${isNew ? 'new' : ''}`}><span class="nowrap">${full(at, zone)}</span>${notes.length > 0 && html`<div class="row tight notes">${notes}</div>`}</td>${second && html`<td class="nowrap mono muted">${dayKey(at, second) === dayKey(at, zone) ? `${clockTime(at, second)} ${offsetName(parts(at, second).offset)}` : full(at, second)}</td>`}</tr>`;
     })}
   </tbody></table></div>`;
 }
 
-function Summary({ job, explained, after }) {
+function Summary({ job, explained, after, isWhy }) {
   const advice = (explained?.advice ?? []).map((one) => adviceFor(one, after)).filter(Boolean);
-  return html`<${Card} title="What is going on" extra=${html`<a class="small" href=${`jobs/${job.job_id}?tab=why`}>Why?</a>`}>
-    <div class="stack tight"><p>${explained?.summary ?? '…'}</p>
+  return html`<${Card} title="What is going on" extra=${!isWhy && html`<a class="small" href=${`jobs/${job.job_id}?tab=why`}>Why?</a>`}>
+    <div class="stack tight"><p>${explained ? html`<${Sentence} text=${explained.summary} zone=${job.timezone}/>` : '…'}</p>
     ${job.progress && html`<div><progress max="100" value=${Number(job.progress.percent ?? 0)} aria-label="Progress"></progress><span class="muted small">${job.progress.percent !== null ? `${job.progress.percent} %` : ''} ${job.progress.message ?? ''}</span></div>`}
     ${advice.length > 0 && html`<div class="row">${advice.map((one) => one.href ? html`<${Button} small href=${one.href}>${one.text}</${Button}>` : html`<${Button} small kind=${one.danger ? 'danger' : 'primary'} onClick=${one.run}>${one.text}</${Button}>`)}</div>`}</div>
   </${Card}>`;
@@ -95,9 +95,9 @@ function Executions({ job, pages }) {
 
 function Why({ job, explained, after }) {
   if (!explained) return html`<p class="muted">…</p>`;
-  return html`<div class="stack"><${Summary} job=${job} explained=${explained} after=${after}/>
-    <${Card} title="In detail"><ul class="stack tight">${explained.sentences.map((text) => html`<li>${text}</li>`)}</ul></${Card}>
-    ${explained.executions.length > 0 && html`<${Card} title="Open executions" flush><ul class="list">${explained.executions.map((one) => html`<li><${Status} of=${one.status}/><div class="grow"><a href=${`executions/${one.execution_id}`}>#${one.execution_id.split('.')[1]}</a> ${one.sentences.map((text) => html`<div>${text}</div>`)}</div></li>`)}</ul></${Card}>`}
+  return html`<div class="stack"><${Summary} job=${job} explained=${explained} after=${after} isWhy/>
+    ${explained.sentences.some((text) => text !== explained.summary) && html`<${Card} title="In detail"><ul class="stack tight">${explained.sentences.map((text) => html`<li><${Sentence} text=${text} zone=${job.timezone}/></li>`)}</ul></${Card}>`}
+    ${explained.executions.length > 0 && html`<${Card} title="Open executions" flush><ul class="list">${explained.executions.map((one) => html`<li><${Status} of=${one.status}/><div class="grow"><a href=${`executions/${one.execution_id}`}>#${one.execution_id.split('.')[1]}</a> ${one.sentences.map((text) => html`<div><${Sentence} text=${text} zone=${job.timezone}/></div>`)}</div></li>`)}</ul></${Card}>`}
     ${explained.recent.length > 0 && html`<${Card} title="Latest occurrences" flush><ul class="list">${explained.recent.map((one) => html`<li><${Status} of=${one.status}/><span class="grow"><${Time} at=${one.scheduled_time} zone=${job.timezone} style="full"/></span><span class="muted small">${one.reason ? reasonOf(one.reason) : one.late_by ? `late by ${one.late_by}` : ''}${one.attempts > 1 ? `, ${one.attempts} attempts` : ''}</span></li>`)}</ul></${Card}>`}
   </div>`;
 }
@@ -109,7 +109,7 @@ function Definition({ job }) {
 }
 
 /** @type {[name: string, label: string, words?: (value: any) => string][]} */
-const WORDS = [['timeout_secs', 'Timeout', (value) => span(Number(value) * 1000)], ['max_retries', 'Retries'], ['retry', 'Backoff', (retry) => [retry.strategy, retry.delay && `from ${retry.delay}`, retry.max_delay && `to ${retry.max_delay}`, retry.steps?.length && retry.steps.join(', ')].filter(Boolean).join(' ')], ['misfire_policy', 'If missed', wordOf], ['overlap_policy', 'If still running', wordOf], ['calendars', 'Calendars', (names) => names.join(', ') || 'none'], ['jitter', 'Jitter'], ['max_runs', 'At most', (value) => `${value} runs`], ['concurrency_key', 'Concurrency key'], ['unique_key', 'Unique key'], ['idempotency_key', 'Idempotency key'], ['expires_after', 'Expires after'], ['start_at', 'Starts'], ['end_at', 'Ends']];
+const WORDS = [['timeout_secs', 'Timeout', (value) => span(Number(value) * 1000)], ['max_retries', 'Retries'], ['retry', 'Backoff', (retry) => [retry.strategy, retry.delay && `${retry.strategy === 'fixed' ? '' : 'from '}${retry.delay}`, retry.max_delay && `to ${retry.max_delay}`, retry.steps?.length && retry.steps.join(', ')].filter(Boolean).join(' ')], ['misfire_policy', 'If missed', wordOf], ['overlap_policy', 'If still running', wordOf], ['calendars', 'Calendars', (names) => names.join(', ') || 'none'], ['jitter', 'Jitter'], ['max_runs', 'At most', (value) => `${value} runs`], ['concurrency_key', 'Concurrency key'], ['unique_key', 'Unique key'], ['idempotency_key', 'Idempotency key'], ['expires_after', 'Expires after'], ['start_at', 'Starts'], ['end_at', 'Ends']];
 
 export function Job({ id }) {
   const tab = params().get('tab') ?? 'overview';
@@ -135,11 +135,11 @@ export function Job({ id }) {
     verbs.length > 0 && '-',
     ...verbs.filter((verb) => !main.includes(verb)),
   ].filter(Boolean);
-  return html`<${Head} title=${job.name} crumbs=${html`<a href="jobs">Jobs</a><${Icon} name="chevron-right"/><span class="mono">${id}</span>`} badge=${html`<${Status} of=${job.status} title=${job.status_reason}/>`} about=${job.schedule_description ?? (job.execute_at ? `Once, at ${full(job.execute_at, zone)}` : 'Once, as soon as it was submitted')}>
+  return html`<${Head} title=${job.name} crumbs=${html`<a href="jobs">Jobs</a><${Icon} name="chevron-right"/><span class="mono">${id}</span>`} badge=${html`<${Status} of=${job.status} title=${job.status_reason}/>`} about=${job.schedule_description ? html`<${Sentence} text=${job.schedule_description} zone=${job.timezone}/>` : (job.execute_at ? `Once, at ${full(job.execute_at, zone)}` : 'Once, as soon as it was submitted')}>
       ${main.map((verb) => html`<${Button} key=${verb.id} icon=${verb.icon} onClick=${verb.run}>${verb.text}</${Button}>`)}
       ${items.length > 0 && html`<${Menu} label="More actions" items=${items}/>`}
     </${Head}>
-    ${job.status_reason && html`<${Notice} kind=${job.status === 'FAILED' ? 'bad' : 'warn'}>${job.status_reason}</${Notice}>`}
+    ${job.status_reason && html`<${Notice} kind=${job.status === 'FAILED' ? 'bad' : 'warn'}><${Sentence} text=${job.status_reason[0].toUpperCase() + job.status_reason.slice(1)} zone=${job.timezone}/></${Notice}>`}
     <${Tabs} label="Parts of the job" current=${tab} hrefOf=${(one) => `jobs/${id}${one === 'overview' ? '' : `?tab=${one}`}`} items=${[['overview', 'Overview'], ['executions', 'Executions'], ['why', 'Why'], can('payload:read') && ['logs', 'Logs'], ['definition', 'Definition']]}/>
     ${tab === 'overview' && html`<div class="grid">
       <div class="span-8 stack">
@@ -159,7 +159,7 @@ export function Job({ id }) {
           ${isRecurring && html`<dt>Time zone</dt><dd>${job.timezone ?? 'UTC'}</dd>`}
           ${WORDS.filter(([name]) => job[name] !== undefined && job[name] !== null).map(([name, label, words]) => html`<dt>${label}</dt><dd>${words ? words(job[name]) : String(job[name])}</dd>`)}
           ${job.depends_on?.length > 0 && html`<dt>Depends on</dt><dd>${job.depends_on.map((other) => html`<a class="mono cut" href=${`jobs/${other}`}>${other}</a>`)}</dd>`}
-          ${job.tags.length > 0 && html`<dt>Tags</dt><dd class="row tight">${job.tags.map((tag) => html`<a class="chip" href=${`jobs?tag=${part(tag)}`}>${tag}</a>`)}</dd>`}
+          ${job.tags.length > 0 && html`<dt>Tags</dt><dd class="row tight">${job.tags.map((tag) => html`<a class="chip" href=${`jobs?tag=${part(tag)}`}><${Name}>${tag}</${Name}></a>`)}</dd>`}
           <dt>Version</dt><dd>${job.version}, changed <${Time} at=${job.updated_at} style="relative"/></dd><dt>Created</dt><dd><${Time} at=${job.created_at} style="full"/></dd>
         </dl></${Card}>
         ${isRecurring && html`<${Card} title="Next 20 fires" flush>${next.data?.occurrences.length ? html`<${Fires} occurrences=${next.data.occurrences} zone=${zone} jobZone=${job.timezone ?? 'UTC'}/>` : html`<${Empty} icon="calendar" title="Nothing is left to fire"/>`}</${Card}>`}

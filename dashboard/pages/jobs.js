@@ -5,7 +5,7 @@ import { get, part } from '../api.js';
 import { can } from '../state.js';
 import { onExecutions } from '../live.js';
 import { params, setParams } from '../router.js';
-import { Button, Card, Empty, Head, Icon, Menu, Name, SearchField, Select, Status, Table, Time, usePages, wordOf } from '../ui.js';
+import { Button, Card, Empty, Head, Icon, Menu, Name, SearchField, Select, Sentence, Status, Table, Time, usePages, wordOf } from '../ui.js';
 import { actOnAll, VERBS, verbsFor } from '../actions.js';
 import { Views, actOnMatching, useColumns } from '../views.js';
 import { count, full, instantOf, zoneFor } from '../time.js';
@@ -105,12 +105,12 @@ function JobsList() {
     { id: 'status', label: 'Status', cell: (job) => html`<${Status} of=${job.status} title=${job.status_reason}/>` },
     { id: 'last', label: 'Last run', cell: lastRun },
     { id: 'next', label: 'Next run', cell: (job) => html`<span class="nowrap"><${Time} at=${job.next_retry_time ?? job.next_run_time} zone=${job.timezone}/>${job.next_run_time && html` <span class="muted small"><${Time} at=${job.next_retry_time ?? job.next_run_time} style="relative"/></span>`}</span>` },
-    { id: 'schedule', label: 'Schedule', cell: (job) => html`<span class="cut muted" title=${schedule(job)}>${schedule(job)}</span>` },
+    { id: 'schedule', label: 'Schedule', cell: (job) => html`<span class="cut muted" title=${schedule(job)}><${Sentence} text=${schedule(job)} zone=${job.timezone}/></span>` },
     { id: 'type', label: 'Type', cell: (job) => html`<span class="cut"><${Name}>${job.job_type}</${Name}></span>` },
     { id: 'queue', label: 'Queue', cell: (job) => html`<a class="cut" href=${`jobs?queue=${part(job.queue)}`}><${Name}>${job.queue}</${Name}></a>` },
     { id: 'owner', label: 'Owner', cell: (job) => html`<span class="cut"><${Name}>${job.owner_id}</${Name}></span>` },
     { id: 'priority', label: 'Priority', num: true, cell: (job) => job.priority },
-    { id: 'tags', label: 'Tags', cell: (job) => html`<span class="row tight" style=${{ flexWrap: 'nowrap', overflow: 'hidden' }}>${job.tags.slice(0, 3).map((tag) => html`<a class="chip cut" href=${`jobs?tag=${part(tag)}`}>${tag}</a>`)}</span>` },
+    { id: 'tags', label: 'Tags', cell: (job) => html`<span class="row tight" style=${{ flexWrap: 'nowrap', overflow: 'hidden' }}>${job.tags.slice(0, 3).map((tag) => html`<a class="chip cut" href=${`jobs?tag=${part(tag)}`}><${Name}>${tag}</${Name}></a>`)}</span>` },
     { id: 'created', label: 'Created', cell: (job) => html`<${Time} at=${job.created_at}/>` },
     { id: 'actions', label: '', cell: (job) => { const items = verbsFor(job, pages.reload); return items.length > 0 && html`<${Menu} small kind="plain" label=${`Actions on ${job.name}`} items=${items}/>`; } },
   ], ['owner', 'priority', 'created']);

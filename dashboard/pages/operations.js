@@ -32,7 +32,7 @@ function Operation({ id }) {
 function OperationsList() {
   const pages = usePages('bulk', {}, { limit: 100, every: 3000, keyOf: (one) => one.operation_id });
   const columns = [
-    { id: 'what', label: 'Operation', cell: (one) => html`<a class="main" href=${`operations/${part(one.operation_id)}`}>${wordOf(one.action)} ${one.target}</a>` },
+    { id: 'what', label: 'Operation', cell: (one) => html`<a class="main nowrap" href=${`operations/${part(one.operation_id)}`}>${wordOf(one.action)} ${one.target}</a>` },
     { id: 'status', label: 'Status', cell: (one) => html`<${State} one=${one}/>` },
     { id: 'progress', label: 'Progress', cell: (one) => html`<${Progress} one=${one}/>` },
     { id: 'refused', label: 'Refused', num: true, cell: (one) => count(one.refused) },

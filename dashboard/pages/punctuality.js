@@ -1,6 +1,6 @@
 // How late executions started: by hour and queue, from the figures that the server keeps.
 
-import { html, useMemo } from '../lib.js';
+import { html, useLayoutEffect, useMemo, useRef } from '../lib.js';
 import { get, part } from '../api.js';
 import { now } from '../state.js';
 import { go, params, setParams } from '../router.js';
@@ -61,6 +61,9 @@ export default function Punctuality() {
   const worst = cells.reduce((found, cell) => (cell.p95_secs ?? 0) > (found?.p95_secs ?? -1) ? cell : found, null);
   const late = cells.filter((cell) => (cell.p95_secs ?? 0) > LATE_SECS).length;
   const title = 'Lateness by hour and queue';
+  // The latest hours are the last ones.
+  const box = useRef(null);
+  useLayoutEffect(() => { if (box.current && !isWeek) box.current.scrollLeft = box.current.scrollWidth; }, [isWeek, Boolean(data)]);
   // In the week of a clock change, an hour of the day may occur twice or not at all: its cells follow the clock.
   const placed = (row) => isWeek ? columns.map((hour) => row.cells.filter((cell) => parts(cell.at, zone).hour === hour)) : columns.map((at) => row.cells.filter((cell) => cell.at === at));
   return html`<${Head} title="Punctuality" about=${`How late executions started, compared with the time they were due. Times in ${zone}.`}>
@@ -72,7 +75,7 @@ export default function Punctuality() {
     ${data === null ? html`<${Card}><${Empty} icon="punctuality" title="This server keeps no figures over time">The lateness of single executions is on the page of each job and queue, and in <a href="executions?status=SUCCEEDED">executions</a>.</${Empty}></${Card}>`
       : html`<${Card} title=${title} extra=${html`<span class="muted small">choose a cell to see its executions</span>`}>
       ${!data ? !error && html`<p class="muted" role="status">Loading…</p>` : !queues.length ? html`<${Empty} icon="punctuality" title=${`Nothing has ended in the last ${isWeek ? '7 days' : '24 hours'}`}/>`
-        : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table class="heat" aria-label=${title}><thead><tr><th scope="col">Queue</th>${isWeek && html`<th scope="col">Day</th>`}${columns.map((at) => html`<th key=${at} scope="col" title=${isWeek ? undefined : dayKey(at, zone)}>${isWeek ? String(at).padStart(2, '0') : clockTime(at, zone, false).slice(0, 2)}</th>`)}</tr></thead>
+        : html`<div class="scroll" ref=${box} tabindex="0" role="region" aria-label=${title}><table class="heat" aria-label=${title}><thead><tr><th scope="col">Queue</th>${isWeek && html`<th scope="col">Day</th>`}${columns.map((at) => html`<th key=${at} scope="col" title=${isWeek ? undefined : dayKey(at, zone)}>${isWeek ? String(at).padStart(2, '0') : clockTime(at, zone, false).slice(0, 2)}</th>`)}</tr></thead>
         ${queues.map(({ queue, rows }) => html`<tbody key=${queue ?? ''}>${rows.map((row, index) => html`<tr key=${row.day}>${index === 0 && html`<th scope="rowgroup" rowspan=${rows.length}>${queue === null ? html`<span class="muted">others</span>` : html`<a class="cut" href=${`queues/${part(queue)}`}><${Name}>${queue}</${Name}></a>`}</th>`}${isWeek && html`<th scope="row" class="muted nowrap">${parts(row.cells[0].at, zone).weekday} ${parts(row.cells[0].at, zone).day}</th>`}
           ${placed(row).map((own, place) => html`<${Cell} key=${place} cell=${own.length > 1 ? own.reduce((a, b) => (a[measure] ?? 0) >= (b[measure] ?? 0) ? a : b) : own[0]} queue=${queue} measure=${measure} zone=${zone}/>`)}</tr>`)}</tbody>`)}
       </table></div>

@@ -109,7 +109,7 @@ const useCapacities = () => useRead([], async (abort) => {
   return stats.truncated || workers.next_cursor ? null : capacities(stats.queues, workers.items);
 }, { every: 5000 }).data;
 
-const Missing = ({ types }) => html`<span class="status bad" title=${`No connected worker runs ${types.join(', ')}`}>no worker runs <${Name}>${types[0]}</${Name}>${types.length > 1 ? ` and ${types.length - 1} more` : ''}</span>`;
+const Missing = ({ types }) => html`<span class="status bad" title=${`No connected worker runs ${types.join(', ')}`}><span class="cut">no worker for <${Name}>${types[0]}</${Name}>${types.length > 1 ? ` and ${types.length - 1} more` : ''}</span></span>`;
 
 function Depth({ queue }) {
   const depth = Number(queue.queued) + Number(queue.waiting);

@@ -28,7 +28,7 @@ export default function Workers() {
     if (state.refuses?.length) return html`<span class="status bad" title=${state.refuses.join(', ')}>refuses: ${state.refuses.join(', ')}</span>`;
     const memory = state.memory_total_bytes ? `${Math.round(100 - 100 * Number(state.memory_free_bytes) / Number(state.memory_total_bytes))} % memory` : '';
     const more = [state.round_trip_ms !== null && state.round_trip_ms !== undefined && `${state.round_trip_ms} ms away`, state.disk_free_bytes && `${bytes(state.disk_free_bytes)} of disk free`].filter(Boolean).join(', ');
-    return html`<span class="muted small nowrap" title=${more}>${[state.cpu_percent !== null && state.cpu_percent !== undefined && `${state.cpu_percent} % CPU`, memory].filter(Boolean).join(', ')}</span>`;
+    return html`<span class="muted small cut" title=${more}>${[state.cpu_percent !== null && state.cpu_percent !== undefined && `${state.cpu_percent} % CPU`, memory].filter(Boolean).join(', ')}</span>`;
   };
   const columns = [
     { id: 'worker', label: 'Worker', cell: (worker) => html`<a class="main cut" href=${`executions?status=RUNNING&worker=${part(worker.worker_id)}`}><${Name}>${worker.worker_id}</${Name}></a>` },
