@@ -1,6 +1,6 @@
 // Charts of what executions did over time, from the figures that the server keeps.
 
-import { html, signal, useMemo } from './lib.js';
+import { html, useMemo } from './lib.js';
 import { get } from './api.js';
 import { now } from './state.js';
 import { params, setParams } from './router.js';
@@ -14,9 +14,6 @@ const RANGES = [['1h', '1 h', HOUR], ['3h', '3 h', 3 * HOUR], ['1d', '1 d', 24 *
 const DEFAULT = '3h';
 const READ_EVERY_MS = 30000;
 
-/** Whether the server has such figures: false after it has said that it does not. */
-const isKept = signal(true);
-
 /**
  * The columns of one series, or undefined while they are read; null if the server keeps no figures.
  * @param {{metric: string, by: string, name?: string, owner?: string}} of
@@ -25,11 +22,9 @@ function useSeries({ metric, by, name, owner }) {
   const range = params().get('range') ?? DEFAULT;
   const ms = RANGES.find(([id]) => id === range)?.[2] ?? 3 * HOUR;
   const { data } = useRead([metric, by, name, range], async (abort) => {
-    if (!isKept.peek()) return null;
     try {
       return await get('series', { metric, by, name, limit: name ? 20 : 1, since: new Date(now.peek() - ms).toISOString() }, abort);
     } catch (error) {
-      if (error.status === 404) isKept.value = false;
       if (error.status === 404 || error.status === 403) return null;
       throw error;
     }
@@ -48,28 +43,28 @@ const stepName = (seconds) => span(seconds * 1000).replace(/ \d+ s$/, '');
 export const RangeChoice = () => html`<${Segmented} label="Time shown" options=${RANGES} value=${params().get('range') ?? DEFAULT} onChange=${(range) => setParams({ range: range === DEFAULT ? null : range })}/>`;
 
 /** How many executions ended, by outcome. */
-export function ExecutionsOverTime({ by, name, owner, title = 'Executions', instead }) {
+export function ExecutionsOverTime({ by, name, owner, title = 'Executions' }) {
   const found = useSeries({ metric: 'executions', by, name, owner });
   const data = useMemo(() => {
     if (!found) return null;
     const { times, columns } = found;
     return [times, sum(columns, ['succeeded'], times.length), sum(columns, ['failed', 'timed_out', 'lost'], times.length), sum(columns, ['skipped', 'expired', 'cancelled'], times.length)];
   }, [found]);
-  if (found === null) return instead ?? null;
+  if (found === null) return null;
   return html`<${Card} title=${title} extra=${html`<span class="muted small">${found ? `${count(found.total)} ended, by ${stepName(found.step)}` : ''}</span><${RangeChoice}/>`}>
     ${data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} least=${4} axis=${(value) => Number.isInteger(value) ? count(value) : ''} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
   </${Card}>`;
 }
 
 /** How late executions started, or how long they ran: the median, and what 95 % stay below. */
-export function SpansOverTime({ by, name, owner, metric, title, instead }) {
+export function SpansOverTime({ by, name, owner, metric, title }) {
   const found = useSeries({ metric, by, name, owner });
   const data = useMemo(() => {
     if (!found) return null;
     const all = (column) => found.columns[column] ?? found.times.map(() => null);
     return [found.times, all('p50_secs'), all('p95_secs')];
   }, [found]);
-  if (found === null) return instead ?? null;
+  if (found === null) return null;
   const words = (seconds) => span(seconds * 1000);
   const isEmpty = data && !data[1].some((one) => one !== null);
   return html`<${Card} title=${title} extra=${html`<span class="muted small">median, and what 95 % stay below</span>`}>

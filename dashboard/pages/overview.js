@@ -1,54 +1,26 @@
 // What matters now: what is late, what fails, what runs, and what comes next.
 
-import { html, useEffect, useMemo, useRef, useState } from '../lib.js';
+import { html, useEffect, useMemo, useState } from '../lib.js';
 import { get, part, post, readUntil, remove } from '../api.js';
 import { ask, attempt, can, isLimited, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { learnNames, nameOf, readNames } from '../names.js';
 import { Button, Card, Copy, Empty, Failure, Head, Icon, List, Name, Notice, Segmented, Status, Tile, Time, kindOf, useRead } from '../ui.js';
-import { Chart } from '../chart.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
 import { clockTime, count, span, zoneFor } from '../time.js';
 import { go } from '../router.js';
 
 /** Queued for longer than this is late. */
 const LATE_MS = 5000;
-const SAMPLES_MAX = 300;
 /** Failing jobs that are counted. */
 const FAILING_MAX = 100;
 const EVERY_MS = 2000;
-const KEPT = 'punctual.samples';
+/** Executions that have just finished. */
+const FEED_MAX = 10;
 
-/** Figures of the last minutes, kept by this browser: [seconds, done per second, failed per second]. */
-function useThroughput(stats) {
-  const samples = useRef(null);
-  if (!samples.current) {
-    try { samples.current = JSON.parse(sessionStorage.getItem(KEPT)) ?? []; } catch { samples.current = []; }
-  }
-  return useMemo(() => {
-    if (stats) {
-      const { succeeded, failed, timed_out: timedOut, lost } = stats.counters;
-      const last = samples.current.at(-1);
-      const at = Date.parse(stats.now) / 1000;
-      const bad = failed + timedOut + lost;
-      if (!last || at > last.at) samples.current.push({ at, ok: succeeded, bad });
-      // A restart of the server begins with new counters.
-      if (last && (succeeded < last.ok || bad < last.bad)) samples.current = [{ at, ok: succeeded, bad }];
-      samples.current = samples.current.slice(-SAMPLES_MAX);
-      try { sessionStorage.setItem(KEPT, JSON.stringify(samples.current)); } catch { /* Kept for this page only. */ }
-    }
-    const all = samples.current;
-    const rate = (field) => all.slice(1).map((sample, index) => {
-      const seconds = sample.at - all[index].at;
-      return seconds > 60 ? null : (sample[field] - all[index][field]) / seconds;
-    });
-    return [all.slice(1).map((sample) => sample.at), rate('ok'), rate('bad')];
-  }, [stats]);
-}
-
-/** The latest executions that have ended, and their lateness. */
+/** The latest executions that have ended. */
 function useFeed() {
-  const [feed, setFeed] = useState({ items: [], late: [[], []] });
+  const [feed, setFeed] = useState([]);
   useEffect(() => {
     let isOver = false;
     const add = (batch) => {
@@ -56,13 +28,11 @@ function useFeed() {
       if (!ended.length || isOver) return;
       setFeed((last) => {
         const known = new Set(ended.map((one) => one.execution_id));
-        const items = [...ended.reverse(), ...last.items.filter((one) => !known.has(one.execution_id))].slice(0, 200);
-        const runs = items.filter((one) => one.started_at).sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at));
-        return { items, late: [runs.map((one) => Date.parse(one.started_at) / 1000), runs.map((one) => Math.max(0, Date.parse(one.started_at) - Date.parse(one.available_at)) / 1000)] };
+        return [...ended.reverse(), ...last.filter((one) => !known.has(one.execution_id))].slice(0, FEED_MAX);
       });
     };
     const first = async () => {
-      const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT'].map((status) => get('executions', { status, limit: 60 }).catch(() => ({ items: [] }))));
+      const pages = await Promise.all(['SUCCEEDED', 'FAILED', 'TIMED_OUT'].map((status) => get('executions', { status, limit: FEED_MAX }).catch(() => ({ items: [] }))));
       learnNames(pages.flatMap((page) => page.items));
       add(pages.flatMap((page) => page.items).sort((a, b) => Date.parse(a.completed_at) - Date.parse(b.completed_at)));
     };
@@ -126,9 +96,7 @@ export default function Overview() {
   const { data: nodes } = useRead([], (abort) => isLimited() ? Promise.resolve(null) : get('nodes', undefined, abort), { every: 10000 });
   const { data: failing } = useRead([], (abort) => readUntil('jobs', { failing: true, limit: FAILING_MAX }, { enough: FAILING_MAX, pagesMax: 8, abort }), { every: 30000 });
   const { data: changes } = useRead([], (abort) => can('audit:read') && !isLimited() ? get('audit', { limit: 6 }, abort) : Promise.resolve(null), { every: 10000 });
-  const throughput = useThroughput(stats);
-  const feed = useFeed();
-  const recent = feed.items.slice(0, 10);
+  const recent = useFeed();
   useEffect(() => { readNames(recent); }, [recent.map((one) => one.job_id).join()]);
   if (!stats) return html`<${Head} title="Overview"/>${error ? html`<${Failure} error=${error} retry=${reload}/>` : html`<p class="muted" role="status">Loading…</p>`}`;
   const { jobs, live } = stats;
@@ -158,12 +126,8 @@ export default function Overview() {
     </div>
     ${total > 0 && html`<div class="grid">
       <div class="span-8 stack">
-        <${ExecutionsOverTime} by="all" title="Executions" instead=${html`<${Card} title="Throughput" extra=${html`<span class="muted small">executions per second, while this page is open</span>`}>
-          ${throughput[0].length > 1 ? html`<${Chart} label="Executions per second" zone=${zoneFor()} data=${throughput} height=${170} axis=${(value) => value < 10 ? value.toFixed(1) : Math.round(value)} series=${[{ label: 'succeeded', color: 'ok', value: (value) => value.toFixed(1) }, { label: 'failed', color: 'bad', value: (value) => value.toFixed(1) }]}/>` : html`<p class="muted">Collecting figures…</p>`}
-        </${Card}>`}/>
-        <${SpansOverTime} by="all" metric="lateness" title="Lateness" instead=${html`<${Card} title="Lateness" extra=${html`<span class="muted small">from ready to started, latest executions</span>`}>
-          ${feed.late[0].length > 1 ? html`<${Chart} label="Lateness of executions" zone=${zoneFor()} data=${feed.late} height=${150} axis=${(value) => span(value * 1000)} series=${[{ label: 'late by', color: 'run', kind: 'points', value: (value) => span(value * 1000) }]}/>` : html`<p class="muted">No executions yet.</p>`}
-        </${Card}>`}/>
+        <${ExecutionsOverTime} by="all"/>
+        <${SpansOverTime} by="all" metric="lateness" title="Lateness"/>
         <${Card} title="Just finished" flush extra=${html`<a class="small" href="executions?status=SUCCEEDED">All executions</a>`}>
           ${recent.length ? html`<${List}>${recent.map((one) => html`<li key=${one.execution_id}><${Status} of=${one.status}/><a class="main cut grow" href=${`executions/${one.execution_id}`}><${Name}>${nameOf(one)}</${Name}></a>${one.started_at && html`<span class="muted small nowrap">${span(Date.parse(one.completed_at) - Date.parse(one.started_at))}</span>`}<span class="muted small nowrap"><${Time} at=${one.completed_at} style="relative"/></span></li>`)}</${List}>` : html`<${Empty} icon="executions" title="Nothing has finished yet"/>`}
         </${Card}>

@@ -37,33 +37,33 @@ const PAGES: [&str; 23] = [
 ];
 
 impl Chromium {
-    fn find(&mut self, what: &str) {
+    pub fn find(&mut self, what: &str) {
         self.done(json!({"step": "find", "what": what}));
     }
 
-    fn click(&mut self, what: &str) {
+    pub fn click(&mut self, what: &str) {
         self.done(json!({"step": "click", "what": what}));
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.done(json!({"step": "press", "keys": keys}));
     }
 
-    fn text(&mut self, what: &str) -> String {
+    pub fn text(&mut self, what: &str) -> String {
         self.done(json!({"step": "text", "what": what})).as_str().expect("a text").to_owned()
     }
 
-    fn errors(&mut self) -> Value {
+    pub fn errors(&mut self) -> Value {
         self.done(json!({"step": "errors"}))
     }
 
     /// Faults of this page for people who use it with a keyboard or a screen reader.
-    fn faults(&mut self) -> Value {
+    pub fn faults(&mut self) -> Value {
         self.done(json!({"step": "axe"}))
     }
 
     /// Logs in on the page of the dashboard.
-    fn enter(&mut self, origin: &str, token: &str) {
+    pub fn enter(&mut self, origin: &str, token: &str) {
         self.open(&format!("{origin}/ui/"));
         self.find("#token");
         self.fill("#token", token);
@@ -74,19 +74,19 @@ impl Chromium {
     }
 
     /// Opens a page of the dashboard and waits until it has its heading and its data.
-    fn see(&mut self, origin: &str, page: &str) {
+    pub fn see(&mut self, origin: &str, page: &str) {
         self.open(&format!("{origin}/ui/{page}"));
         self.find("main h1");
         self.find("main:not(:has-text('Loading…'))");
     }
 }
 
-fn origin(server: &Server) -> String {
+pub fn origin(server: &Server) -> String {
     format!("http://{}", server.address)
 }
 
 /// A server with a bit of everything, and the ids of a job and of one of its executions.
-async fn busy() -> (Server, String, String) {
+pub async fn busy() -> (Server, String, String) {
     let server = Server::start();
     server.submit(json!({"name": "digest", "job_type": "noop", "cron_expression": "30 2 * * *", "timezone": "Europe/Berlin"})).await;
     server
@@ -363,6 +363,9 @@ async fn hostile_names_payloads_and_errors_are_shown_as_text() {
             "payload": {"ms": markup, "\u{202e}rtl": "\u{202e}txt.exe", "long": long}}))
         .await;
     server.submit(json!({"name": "שלום עולם", "job_type": "noop", "queue": "..,"})).await;
+    let wide = json!({"name": "w".repeat(190), "job_type": "noop", "queue": "q".repeat(100), "tags": ["t".repeat(100)],
+        "interval": "1h", "start_at": "2099-01-01T00:00:00Z"});
+    let wide = server.submit(wide).await;
     eventually("a dead letter", async || server.get("/api/v1/dead-letters").await.1["items"][0].is_object())
         .await;
     chromium.enter(&origin, &server.token);
@@ -388,6 +391,28 @@ async fn hostile_names_payloads_and_errors_are_shown_as_text() {
         );
         assert_ne!(chromium.evaluate("document.title"), "owned", "{page}");
         assert_eq!(chromium.errors(), json!([]), "{page}");
+    }
+    chromium.see(&origin, &execution);
+    assert!(
+        chromium.text("pre[aria-label=Payload]").contains(r"\u202etxt.exe"),
+        "marks that turn text around"
+    );
+    for width in [360, 1280] {
+        chromium.done(json!({"step": "resize", "width": width, "height": 800}));
+        for page in [
+            "",
+            "jobs",
+            &format!("jobs/{wide}"),
+            &execution,
+            "dead-letters",
+            "queues",
+            "calendar?view=day&day=2099-01-01",
+            "calendar?view=agenda&day=2099-01-01",
+        ] {
+            chromium.see(&origin, page);
+            let beyond = chromium.evaluate("document.documentElement.scrollWidth - innerWidth");
+            assert!(beyond.as_i64() <= Some(0), "{page} is {beyond} px wider than {width} px");
+        }
     }
 }
 

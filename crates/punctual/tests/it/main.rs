@@ -34,6 +34,7 @@ mod coordination_services;
 mod counted;
 mod damaged;
 mod dashboard;
+mod dashboard_pages;
 mod database_away;
 mod dead_letters;
 mod demo;
