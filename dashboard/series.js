@@ -51,7 +51,7 @@ export function ExecutionsOverTime({ by, name, owner, title = 'Executions' }) {
     return [times, sum(columns, ['succeeded'], times.length), sum(columns, ['failed', 'timed_out', 'lost'], times.length), sum(columns, ['skipped', 'expired', 'cancelled'], times.length)];
   }, [found]);
   if (found === null) return null;
-  return html`<${Card} title=${title} extra=${html`<span class="muted small">${found ? `${count(found.total)} ended, by ${stepName(found.step)}` : ''}</span><${RangeChoice}/>`}>
+  return html`<${Card} title=${title} extra=${html`<span class="muted small">${found ? `${count(found.total)} ended, in steps of ${stepName(found.step)}` : ''}</span><${RangeChoice}/>`}>
     ${data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} least=${4} axis=${(value) => Number.isInteger(value) ? count(value) : ''} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
   </${Card}>`;
 }

@@ -39,11 +39,25 @@ function changeOf(day, zone) {
 const HEAT_MIN = 12;
 /** Hours of a day without anything that are drawn as one line. */
 const QUIET_MIN = 3;
+/** Fires of one hour that are listed. */
+const LISTED_IN_HOUR = 100;
 /** Frequent jobs that are named. */
 const FREQUENT_SHOWN = 8;
 /** Planned against what happened, in words. */
 const pastWords = ({ ok, bad, not, all }) => [`${count(ok + bad)} of ${count(all)} ran`, bad && `${count(bad)} failed`, not && `${count(not)} did not run`].filter(Boolean).join(', ');
 const Past = ({ of }) => html`<span aria-hidden="true">${count(of.ok + of.bad)}${of.bad > 0 && html` <b class="bad">✗${count(of.bad)}</b>`}${of.not > 0 && html` <b class="warn">−${count(of.not)}</b>`}</span>`;
+
+/** One hour: what happened, what failed, what is planned, and what fires often. */
+function Cell({ at, end, zone, queue, past, fires, often, close }) {
+  // Successes are only counted if their number is known.
+  const listed = fires.filter((fire) => !past.all || fire.execution?.status !== 'SUCCEEDED').slice(0, LISTED_IN_HOUR);
+  const link = (status) => `executions?status=${status}${queue ? `&queue=${encodeURIComponent(queue)}` : ''}&from=${new Date(at).toISOString()}&until=${new Date(end).toISOString()}`;
+  return html`<${Card} flush title=${`${full(at, zone)}, one hour`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${close}/>`}><ul class="list">
+    ${past.all > 0 && html`<li><strong class="grow">${pastWords(past)}</strong>${past.bad > 0 && html`<a class="small" href=${link('FAILED')}>Failed executions</a>`}${past.ok > 0 && html`<a class="small" href=${link('SUCCEEDED')}>Succeeded executions</a>`}</li>`}
+    ${listed.map((fire, index) => html`<li key=${index}><span class="mono nowrap">${clockTime(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">${fire.at < now.value ? 'due' : 'planned'}</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small cut"><${Name}>${fire.job.queue}</${Name}></span></li>`)}
+    ${often.slice(0, LISTED_IN_HOUR).map(({ job, number }) => html`<li key=${job.job_id}><span class="often nowrap">about ${count(number)}×</span><a class="main cut grow" href=${`jobs/${job.job_id}`}><${Name}>${job.name}</${Name}></a><span class="muted small cut">${job.schedule_description}</span></li>`)}
+  </ul></${Card}>`;
+}
 
 export default function Calendar() {
   const search = params();
@@ -79,7 +93,7 @@ export default function Calendar() {
   const load = useMemo(() => loads({ jobs: frequent, until, days: refined.data?.key === key ? refined.data.days : null }), [frequent, refined.data, key]);
   const [cell, setCell] = useState(null);
   const panel = useRef(null);
-  useEffect(() => { if (cell) panel.current?.scrollIntoView({ block: 'nearest' }); }, [cell]);
+  useEffect(() => { if (cell) panel.current?.scrollIntoView({ block: 'start' }); }, [cell]);
   const fires = useMemo(() => [
     ...(data?.past ?? []).map((one) => ({ at: Date.parse(one.scheduled_time), job: { job_id: one.job_id, name: one.name, queue: one.queue }, execution: one })),
     ...(data?.jobs ?? []).filter((job) => job.complete).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ at: Date.parse(fire.scheduled_time), job, dst: fire.dst }))),
@@ -168,7 +182,5 @@ export default function Calendar() {
       ${view === 'agenda' && html`<ul class="list">${fires.slice(0, 500).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${full(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">planned</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small cut"><${Name}>${fire.job.queue}</${Name}></span></li>`)}${data && !fires.length && html`<${Empty} icon="calendar" title="Nothing fires in this time"/>`}${fires.length > 500 && html`<li class="muted">and ${count(fires.length - 500)} more; narrow it down with a queue</li>`}</ul>`}
       ${!data && !error && html`<div class="body muted" role="status">Loading…</div>`}
     </${Card}>
-    ${cell && html`<br/><div ref=${panel}><${Card} flush title=${`${full(cell.at, zone)}, one hour`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${() => setCell(null)}/>`}><ul class="list">${within(cell.at, cell.end).slice(0, 200).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${clockTime(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : ''}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small cut"><${Name}>${fire.job.queue}</${Name}></span></li>`)}
-      ${load.byJob(cell.at, cell.end).slice(0, 50).map(({ job, number }) => html`<li key=${job.job_id}><span class="often nowrap">about ${count(number)}×</span><a class="main cut grow" href=${`jobs/${job.job_id}`}><${Name}>${job.name}</${Name}></a><span class="muted small cut">${job.schedule_description}</span></li>`)}
-      ${ran(cell.at, cell.end).all > 0 && html`<li><span class="grow">${pastWords(ran(cell.at, cell.end))} in this hour</span>${[['SUCCEEDED', 'ok', 'Succeeded'], ['FAILED', 'bad', 'Failed']].filter(([, name]) => ran(cell.at, cell.end)[name]).map(([status, , text]) => html`<a key=${status} class="small" href=${`executions?status=${status}${filter.queue ? `&queue=${encodeURIComponent(filter.queue)}` : ''}&from=${new Date(cell.at).toISOString()}&until=${new Date(cell.end).toISOString()}`}>${text} executions</a>`)}</li>`}</ul></${Card}></div>`}`;
+    ${cell && html`<br/><div ref=${panel} class="panel"><${Cell} at=${cell.at} end=${cell.end} zone=${zone} queue=${filter.queue} past=${ran(cell.at, cell.end)} fires=${within(cell.at, cell.end)} often=${load.byJob(cell.at, cell.end)} close=${() => setCell(null)}/></div>`}`;
 }
