@@ -39,6 +39,8 @@ function changeOf(day, zone) {
 const HEAT_MIN = 12;
 /** Hours of a day without anything that are drawn as one line. */
 const QUIET_MIN = 3;
+/** Fires that an agenda lists. */
+const AGENDA_MAX = 500;
 /** Fires of one hour that are listed. */
 const LISTED_IN_HOUR = 100;
 /** Frequent jobs that are named. */
@@ -112,6 +114,8 @@ export default function Calendar() {
   };
   const p = parts(day, zone);
   const title = view === 'month' ? `${MONTHS[p.month - 1]} ${p.year}` : view === 'day' ? `${p.weekday} ${p.day} ${MONTHS[p.month - 1]} ${p.year}` : (() => { const [a, b] = [parts(days[0], zone), parts(days.at(-1), zone)]; return `${a.day} ${MONTHS[a.month - 1].slice(0, 3)} – ${b.day} ${MONTHS[b.month - 1].slice(0, 3)} ${b.year}`; })();
+  const frequentIds = new Set(frequent.map((job) => job.job_id));
+  const agenda = view === 'agenda' ? fires.filter((fire) => !frequentIds.has(fire.job.job_id)) : [];
   const ran = (start, end) => data?.happened ? happenedIn(data.happened, start, end) : { ok: 0, bad: 0, not: 0, all: 0 };
   // With figures of the past, single executions are only needed where they are listed.
   const planned = (start, end) => { const all = within(start, end); return data?.happened ? all.filter((fire) => !fire.execution) : all; };
@@ -179,7 +183,7 @@ export default function Calendar() {
           ${often > 0 && html`<span class="often small nowrap">about ${count(often)} of frequent jobs</span>`}
           ${peak > 1 && html`<span class="muted small nowrap">up to ${count(peak)} in a minute</span>`}</li>`;
       })}</ul>`}
-      ${view === 'agenda' && html`<ul class="list">${fires.slice(0, 500).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${full(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">planned</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small cut"><${Name}>${fire.job.queue}</${Name}></span></li>`)}${data && !fires.length && html`<${Empty} icon="calendar" title="Nothing fires in this time"/>`}${fires.length > 500 && html`<li class="muted">and ${count(fires.length - 500)} more; narrow it down with a queue</li>`}</ul>`}
+      ${view === 'agenda' && html`<ul class="list">${agenda.slice(0, AGENDA_MAX).map((fire, index) => html`<li key=${index}><span class="mono nowrap">${full(fire.at, zone)}</span>${fire.execution ? html`<${Status} of=${fire.execution.status}/>` : html`<span class="status">planned</span>`}<a class="main cut grow" href=${fire.execution ? `executions/${fire.execution.execution_id}` : `jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small cut"><${Name}>${fire.job.queue}</${Name}></span></li>`)}${data && !agenda.length && html`<${Empty} icon="calendar" title="Nothing fires in this time"/>`}${agenda.length > AGENDA_MAX && html`<li class="muted">and ${count(agenda.length - AGENDA_MAX)} more; narrow it down with a queue</li>`}</ul>`}
       ${!data && !error && html`<div class="body muted" role="status">Loading…</div>`}
     </${Card}>
     ${cell && html`<br/><div ref=${panel} class="panel"><${Cell} at=${cell.at} end=${cell.end} zone=${zone} queue=${filter.queue} past=${ran(cell.at, cell.end)} fires=${within(cell.at, cell.end)} often=${load.byJob(cell.at, cell.end)} close=${() => setCell(null)}/></div>`}`;

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from '../lib.js';
 import { get, parseExact, part, post, put } from '../api.js';
 import { can, say } from '../state.js';
 import { go, params } from '../router.js';
-import { Button, Card, Empty, Failure, Field, Head, Icon, Notice, Segmented, Select, pretty, useRead } from '../ui.js';
+import { Button, Card, Empty, Failure, Field, Head, Icon, Notice, Segmented, Select, Sentence, pretty, useRead } from '../ui.js';
 import { definition } from '../definition.js';
 import { BROWSER_ZONE } from '../time.js';
 import { Fires } from './job.js';
@@ -56,11 +56,11 @@ function Preview({ form, before, stored }) {
   const zone = form.timezone || 'UTC';
   // The same schedule keeps its rhythm.
   const isSame = before && form.kind === stored.kind && form[FIELD_OF[form.kind]] === stored[FIELD_OF[form.kind]] && form.timezone === stored.timezone;
-  if (isSame) return html`<${Card} title="When it runs" flush extra=${html`<span class="muted small">unchanged</span>`}><div class="body"><strong>${data?.description ?? ''}</strong></div><${Fires} occurrences=${before} zone=${zone}/></${Card}>`;
+  if (isSame) return html`<${Card} title="When it runs" flush extra=${html`<span class="muted small">unchanged</span>`}><div class="body"><strong><${Sentence} text=${data?.description} zone=${zone}/></strong></div><${Fires} occurrences=${before} zone=${zone}/></${Card}>`;
   if (!isRecurring) return html`<${Card} title="When it runs"><p>${form.kind === 'now' ? 'As soon as it is saved.' : form.kind === 'delay' ? `${form.delay} after it is saved.` : `Once, at ${form.execute_at || '…'}.`}</p></${Card}>`;
   return html`<${Card} title="When it runs" flush foot=${data?.dst_gap ? `When clocks change: a skipped time is ${data.dst_gap === 'SKIP' ? 'skipped' : 'run right after'}, a repeated one runs ${{ FIRST: 'the first time', SECOND: 'the second time', BOTH: 'both times' }[data.dst_overlap]}.` : undefined}>
     ${error ? html`<div class="body"><${Notice} kind="bad">${error.errors?.length ? error.errors.map(({ field, detail }) => `${field} ${detail}`).join('; ') : error.message}</${Notice}></div>`
-      : data ? html`<div class="body"><strong>${data.description}</strong></div><${Fires} occurrences=${data.occurrences} zone=${zone} others=${before}/>` : html`<div class="body muted">…</div>`}
+      : data ? html`<div class="body"><strong><${Sentence} text=${data.description} zone=${zone}/></strong></div><${Fires} occurrences=${data.occurrences} zone=${zone} others=${before}/>` : html`<div class="body muted">…</div>`}
   </${Card}>
   ${before && html`<${Card} title="Before the change" flush><${Fires} label="Fires before the change" occurrences=${before.slice(0, 12)} zone=${zone}/></${Card}>`}`;
 }
