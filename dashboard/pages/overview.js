@@ -1,12 +1,13 @@
 // What matters now: what is late, what fails, what runs, and what comes next.
 
 import { html, useEffect, useMemo, useState } from '../lib.js';
-import { get, part, post, readUntil, remove } from '../api.js';
-import { ask, attempt, can, isLimited, now } from '../state.js';
+import { get, part, post, readUntil } from '../api.js';
+import { attempt, can, isLimited, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { learnNames, nameOf, readNames } from '../names.js';
 import { Button, Card, Copy, Empty, Failure, Head, Icon, List, Name, Notice, Segmented, Status, Tile, Time, kindOf, useRead } from '../ui.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
+import { PauseNotice } from '../pause.js';
 import { clockTime, count, span, zoneFor } from '../time.js';
 import { go } from '../router.js';
 
@@ -102,17 +103,13 @@ export default function Overview() {
   const { jobs, live } = stats;
   const total = jobs.active + jobs.paused + jobs.completed + jobs.failed + jobs.cancelled;
   const ages = stats.queues.filter((lane) => lane.oldest_queued_at).map((lane) => ({ ...lane, age: Math.max(0, now.value - Date.parse(lane.oldest_queued_at)) })).sort((a, b) => b.age - a.age);
-  const resume = async () => {
-    const answer = await ask({ title: 'Resume the whole cluster?', action: 'Resume', body: html`<p class="muted">Everything that waited runs, late. Queues that were paused on their own stay paused.</p>` });
-    if (answer !== undefined && await attempt(() => remove('pause'), 'Resumed the cluster') !== undefined) reload();
-  };
   const late = ages.filter((lane) => lane.age > LATE_MS);
   const warnings = (nodes?.items ?? []).flatMap((node) => node.warnings.map((text) => `${node.node_id}: ${text}`));
   return html`<${Head} title="Overview" about=${nodes?.items ? `${nodes.items.length} ${nodes.items.length === 1 ? 'node' : 'nodes'} on ${nodes.items[0]?.store ?? 'one store'}, version ${nodes.items[0]?.version ?? ''}` : 'Figures of the jobs that you may see'}>
       ${can('jobs:write') && html`<${Button} kind="primary" icon="plus" href="jobs/new">New job</${Button}>`}
     </${Head}>
     ${warnings.map((text) => html`<${Notice} kind="warn">${text}</${Notice}>`)}
-    ${stats.pause?.paused && html`<${Notice} kind="warn"><strong>The whole cluster is paused:</strong> nothing starts. Since <${Time} at=${stats.pause.paused_at}/>${stats.pause.paused_by && html`, by <${Name}>${stats.pause.paused_by}</${Name}>`}${stats.pause.reason && html`: <${Name}>${stats.pause.reason}</${Name}>`}${stats.pause.until && html`, until <${Time} at=${stats.pause.until}/>`}. ${can('queues:write') && !isLimited() && html`<${Button} small icon="play" onClick=${resume}>Resume the cluster</${Button}>`}</${Notice}>`}
+    <${PauseNotice} pause=${stats.pause} after=${reload}/>
     ${live.sessions === 0 && html`<${Notice} kind="warn">No worker is connected: nothing can run.</${Notice}>`}
     ${total === 0 && html`<div class="stack"><${Greeting} reload=${reload}/></div>`}
     <div class="tiles" style=${{ marginTop: total === 0 ? '16px' : '' }}>

@@ -6,6 +6,7 @@ import { ask, attempt, can, now } from '../state.js';
 import { params, setParams } from '../router.js';
 import { Button, Card, Empty, Failure, Field, Head, Menu, Name, Notice, Status, Table, Tile, useRead } from '../ui.js';
 import { ExecutionsOverTime, SpansOverTime } from '../series.js';
+import { PauseNotice } from '../pause.js';
 import { count, span } from '../time.js';
 
 /** @type {[field: string, label: string, hint: string, as: (text: string) => unknown][]} */
@@ -49,12 +50,12 @@ function Queue({ name }) {
   const { data: queue, error, reload } = useRead([name], (abort) => get(`queues/${part(name)}`, undefined, abort), { every: 2000 });
   const scaling = useRead([name], (abort) => get(`autoscaling/${part(name)}`, undefined, abort).catch(() => null), { every: 5000 });
   const of = (status) => useRead([name, status], (abort) => can('jobs:read') ? get('executions', { status, queue: name, limit: SHOWN }, abort) : Promise.resolve(null), { every: 3000 });
-  const capacities_ = useCapacities();
+  const cluster = useCapacities();
   const [running, queued, waiting] = [of('RUNNING'), of('QUEUED'), of('WAITING')];
   if (error && !queue) return html`<${Head} title=${name} crumbs=${html`<a href="queues">Queues</a>`}/><${Failure} error=${error} retry=${reload}/>`;
   if (!queue) return html`<p class="muted" role="status">Loading…</p>`;
   const need = scaling.data;
-  const able = capacities_?.get(name);
+  const able = cluster.data?.able?.get(name);
   const slots = able?.slots ?? need?.slots;
   const age = queue.oldest_queued_at ? Math.max(0, now.value - Date.parse(queue.oldest_queued_at)) : 0;
   // Those that wait longest come last in the list of the API, and are the next to start among equals.
@@ -66,6 +67,7 @@ function Queue({ name }) {
   return html`<${Head} title=${name} badge=${html`<${Status} of=${queue.paused ? 'PAUSED' : 'ACTIVE'}/>`} crumbs=${html`<a href="queues">Queues</a>`} about=${limitsOf(queue) ? `Limits: ${limitsOf(queue)}` : 'This queue has no limits.'}>
       ${can('queues:write') && html`<${Button} icon=${queue.paused ? 'play' : 'pause'} onClick=${() => hold(queue, reload)}>${queue.paused ? 'Resume' : 'Pause'}</${Button}><${Button} icon="edit" onClick=${() => edit(name, reload)}>Change limits</${Button}>`}
     </${Head}>
+    <${PauseNotice} pause=${cluster.data?.pause} after=${cluster.reload}/>
     ${able?.missing.length > 0 && html`<${Notice} kind="bad">No connected worker runs <strong><${Name}>${able.missing.join(', ')}</${Name}></strong> in this queue. Start one, or <a href="workers">look at the workers</a>.</${Notice}>`}
     <div class="tiles"><${Tile} label="Running" value=${count(queue.running)} note=${queue.concurrency ? `at most ${queue.concurrency}` : need ? `of ${count(slots)} slots` : ''}/><${Tile} label="Queued" value=${count(queue.queued)} note=${queue.max_depth ? `at most ${count(queue.max_depth)}` : 'ready to start'}/><${Tile} label="Oldest" value=${queue.oldest_queued_at ? span(age) : 'none'} kind=${age > LATE_MS ? 'bad' : ''} note="waits to start"/><${Tile} label="Waiting" value=${count(queue.waiting)} note="behind a gate"/><${Tile} label="In wait lists" value=${count(queue.in_line)} note="for a limit"/>${need && html`<${Tile} label="Slots needed" value=${count(need.desired_slots)} kind=${Number(need.desired_slots) > Number(slots) ? 'warn' : ''} note=${`${count(slots)} there`}/>`}</div>
     <div class="grid"><div class="span-8 stack">
@@ -103,11 +105,11 @@ function capacities(lanes, workers) {
   return found;
 }
 
-/** Which workers can run what waits; null where the caller may not know. */
+/** Which workers can run what waits, unless there are too many to know, and whether the cluster is paused. */
 const useCapacities = () => useRead([], async (abort) => {
   const [stats, workers] = await Promise.all([get('stats', undefined, abort), get('workers', undefined, abort)]);
-  return stats.truncated || workers.next_cursor ? null : capacities(stats.queues, workers.items);
-}, { every: 5000 }).data;
+  return { pause: stats.pause, able: stats.truncated || workers.next_cursor ? null : capacities(stats.queues, workers.items) };
+}, { every: 5000 });
 
 const Missing = ({ types }) => html`<span class="status bad" title=${`No connected worker runs ${types.join(', ')}`}><span class="cut">no worker for <${Name}>${types[0]}</${Name}>${types.length > 1 ? ` and ${types.length - 1} more` : ''}</span></span>`;
 
@@ -128,7 +130,8 @@ function QueuesList() {
   const scaling = useRead([], (abort) => get('autoscaling', undefined, abort).catch(() => null), { every: 5000 });
   const wanted = params().get('edit');
   useEffect(() => { if (wanted && can('queues:write')) { setParams({ edit: null }); edit(wanted, reload); } }, [wanted]);
-  const able = useCapacities();
+  const cluster = useCapacities();
+  const able = cluster.data?.able;
   const needs = new Map((scaling.data?.items ?? []).map((one) => [one.queue, one]));
   const age = (queue) => queue.oldest_queued_at ? Math.max(0, now.value - Date.parse(queue.oldest_queued_at)) : 0;
   const most = Math.max(BAR_MIN, ...(data?.items ?? []).map((queue) => Number(queue.queued)));
@@ -156,5 +159,6 @@ function QueuesList() {
     if (answer?.queue.trim()) edit(answer.queue.trim(), reload);
   };
   return html`<${Head} title="Queues and limits" about="Every queue that has work, is paused or has limits.">${can('queues:write') && html`<${Button} icon="plus" onClick=${make}>Set limits</${Button}>`}</${Head}>
+    <${PauseNotice} pause=${cluster.data?.pause} after=${cluster.reload}/>
     ${error && !data ? html`<${Failure} error=${error} retry=${reload}/>` : html`<${Card} flush><${Table} label="Queues" columns=${columns} items=${data?.items ?? []} pages=${{ isLoading: !data }} keyOf=${(queue) => queue.queue} empty=${html`<${Empty} icon="queues" title="All queues are empty">Nothing waits or runs, and no queue is paused or has limits. A queue exists as soon as a job names it.</${Empty}>`}/></${Card}>`}`;
 }

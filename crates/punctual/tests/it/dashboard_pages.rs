@@ -2,7 +2,8 @@
 
 use crate::dashboard::{busy, origin};
 use crate::real_browser::Chromium;
-use crate::server::{Server, eventually};
+use crate::server::{Server, answer, eventually};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 /// Waits until the figures over time include what has ended.
@@ -117,6 +118,25 @@ async fn a_queue_without_a_worker_says_so_and_is_not_full() {
     chromium.see(&origin, "queues/lonely");
     chromium.find(".notice:has-text('No connected worker runs nobody-runs-this')");
     chromium.find(".tile:has-text('Running'):has-text('of 0 slots')");
+}
+
+#[tokio::test]
+async fn a_pause_of_the_cluster_is_shown_and_ended() {
+    let Some(mut chromium) = Chromium::start() else { return };
+    let (server, ..) = busy().await;
+    let origin = origin(&server);
+    let pause = server.request(Method::PUT, "/api/v1/pause").json(&json!({"reason": "<b>upgrade</b>"}));
+    assert_eq!(answer(pause).await.0, StatusCode::OK);
+    chromium.enter(&origin, &server.token);
+    for page in ["", "queues", "queues/default"] {
+        chromium.see(&origin, page);
+        chromium.find(".notice:has-text('The whole cluster is paused'):has-text('<b>upgrade</b>')");
+    }
+    chromium.click(".notice button:has-text('Resume the cluster')");
+    chromium.click("dialog button.primary");
+    chromium.find("main:not(:has-text('The whole cluster is paused'))");
+    assert_eq!(server.get("/api/v1/pause").await.1["paused"], false);
+    assert_eq!(chromium.errors(), json!([]));
 }
 
 #[tokio::test]
