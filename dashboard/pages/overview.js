@@ -113,7 +113,7 @@ export default function Overview() {
     ${live.sessions === 0 && html`<${Notice} kind="warn">No worker is connected: nothing can run.</${Notice}>`}
     ${total === 0 && html`<div class="stack"><${Greeting} reload=${reload}/></div>`}
     <div class="tiles" style=${{ marginTop: total === 0 ? '16px' : '' }}>
-      <${Tile} label="Late now" value=${late.length ? span(late[0].age) : 'none'} kind=${late.length ? 'bad' : 'ok'} note=${late.length ? `oldest, in ${late[0].queue}` : ages.length ? `nothing waits longer than ${span(LATE_MS)}` : 'nothing waits for a slot'} href="queues"/>
+      <${Tile} label="Late now" value=${late.length ? span(late[0].age) : 'none'} kind=${late.length ? 'bad' : 'ok'} note=${late.length ? `oldest, in ${late[0].queue}` : ages.length ? `none waits over ${span(LATE_MS)}` : 'nothing waits'} href="queues"/>
       <${Tile} label="Failing jobs" value=${failing ? `${failing.items.length}${failing.isAll ? '' : '+'}` : '–'} kind=${failing?.items.length ? 'bad' : ''} note="latest run failed" href="jobs?failing=true"/>
       <${Tile} label="Running" value=${count(live.running)} note=${`of ${count(live.slots)} slots`} href="executions?status=RUNNING"/>
       <${Tile} label="Queued" value=${count(live.queued)} note="ready to start" href="executions?status=QUEUED"/>
