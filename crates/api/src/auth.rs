@@ -439,7 +439,10 @@ impl KnownToken {
             }
         }
         match (&token.about.user, user) {
-            (None, _) => Ok(Caller::of_token(token)),
+            // The session of a browser may do what its token may at that moment.
+            (None, _) => {
+                Ok(Caller { grant: parent.as_ref().unwrap_or(token).grant(), ..Caller::of_token(token) })
+            }
             (Some(_), None) => Err(NO_USER),
             (Some(_), Some(user)) if user.about.is_disabled => Err(DISABLED),
             (Some(_), Some(user)) => Ok(Caller::of_user(token, user)),
@@ -644,6 +647,18 @@ mod tests {
         assert_eq!(refusal(&session, &cookie), over, "the token has expired");
         session.parent = Some(token("a", "another"));
         assert_eq!(refusal(&session, &cookie), over, "the token has another secret");
+    }
+
+    #[test]
+    fn a_session_may_do_what_its_token_may_now() {
+        let cookie = secret("pt_s_x", Carrier::Cookie);
+        let mut session = known(Token { role: Role::Admin, ..token("s", "x") });
+        session.token.about.is_browser = true;
+        session.token.about.session_of =
+            Some(ParentToken { id: "a".to_owned(), secret_sha256: secret_sha256("s") });
+        session.parent = Some(Token { role: Role::Viewer, ..token("a", "s") });
+        let caller = session.caller(&cookie, NOW).unwrap();
+        assert_eq!((caller.token_id.as_str(), caller.grant.role), ("s", Role::Viewer));
     }
 
     #[test]

@@ -121,9 +121,10 @@ pub async fn rotate(
     let overlap = overlap.map_or(limits::TOKEN_OVERLAP_DEFAULT, |overlap| overlap.get());
     let secret = new_secret().map_err(no_randomness)?;
     to_the_end(async move {
-        let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap, expires_at).await?;
+        let token = call.cases.rotate_token(&id, secret_sha256(&secret), overlap, expires_at).await;
+        // Also after an error: the token may have its new secret.
         call.api.verified.clear();
-        Ok(Json(with_secret(told(&call, &token).await, &secret)))
+        Ok(Json(with_secret(told(&call, &token?).await, &secret)))
     })
     .await
 }

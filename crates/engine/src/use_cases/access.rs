@@ -18,8 +18,6 @@ use serde_json::json;
 use std::fmt;
 use std::time::Duration;
 
-/// How often the sessions of a revoked token are read again, because their workers keep sending heartbeats.
-const LOSE_TRIES_MAX: usize = 20;
 /// How often a change is computed again because the token or user was changed concurrently.
 const CHANGE_TRIES_MAX: usize = 20;
 
@@ -126,7 +124,7 @@ impl UseCases {
     }
 
     /// Replaces the description of a token by what `make` computes from the stored one. If the token has changed
-    /// meanwhile, it computes it again. If it may do something else from then on, its workers connect again.
+    /// meanwhile, it computes it again. The sessions of workers that it no longer allows end.
     pub async fn update_token<E: From<UseCaseError>>(
         &self,
         id: &str,
@@ -154,12 +152,12 @@ impl UseCases {
             }
             let details = json!({ "before": described_token(&stored), "after": described_token(&token) });
             let entry = self.audited_with(UseCase::UpdateToken, &object, &details);
-            let may_do_the_same = stored.grant() == token.grant();
             let change = DirectoryChange::ReplaceToken { token: token.clone(), expected: stored };
             let outcome = self.change(change, entry).await.map_err(UseCaseError::from)?;
             if outcome == DirectoryOutcome::Done {
-                if !may_do_the_same {
-                    self.lose_sessions_of(id).await?;
+                if token.about.user.is_none() {
+                    let owners = self.session_owners_of_token(id).await?;
+                    self.lose_sessions(&owners, Some(&token.grant())).await?;
                 }
                 return Ok(token);
             }
@@ -167,8 +165,8 @@ impl UseCases {
         Err(UseCaseError::Busy.into())
     }
 
-    /// Gives a token another secret. The old one works until `overlap` has passed. With `expires_at`, it also gets
-    /// another expiry.
+    /// Gives a token another secret. The old one works until `overlap` has passed; without an overlap, the sessions of
+    /// its workers end. With `expires_at`, it also gets another expiry.
     pub async fn rotate_token(
         &self,
         id: &str,
@@ -206,6 +204,9 @@ impl UseCases {
             let entry = self.audited_with(UseCase::RotateToken, &object, &details);
             let change = DirectoryChange::ReplaceToken { token: token.clone(), expected: stored };
             if self.change(change, entry).await? == DirectoryOutcome::Done {
+                if overlap.is_zero() {
+                    self.lose_sessions(&self.session_owners_of_token(id).await?, None).await?;
+                }
                 return Ok(token);
             }
         }
@@ -274,7 +275,7 @@ impl UseCases {
     }
 
     /// All tokens. The table is small.
-    async fn all_tokens(&self) -> Result<Vec<Token>, StoreError> {
+    pub(super) async fn all_tokens(&self) -> Result<Vec<Token>, StoreError> {
         let (mut tokens, mut after) = (Vec::new(), None);
         loop {
             let page = self.store().tokens(after.as_deref(), limits::PAGE_ITEMS_MAX).await?;
@@ -299,24 +300,12 @@ impl UseCases {
     }
 
     async fn remove_token(&self, id: &str, entry: Option<AuditEntry>) -> Result<(), UseCaseError> {
+        let owners = self.session_owners_of_token(id).await?;
         let removed = self.change(DirectoryChange::RemoveToken(id.to_owned()), entry).await?;
         let existed = removed == DirectoryOutcome::Done;
         // Also if it was removed before: an earlier call may have been interrupted.
-        self.lose_sessions_of(id).await?;
+        self.lose_sessions(&owners, None).await?;
         if existed { Ok(()) } else { Err(UseCaseError::NoSuchToken(id.to_owned())) }
-    }
-
-    pub(super) async fn lose_sessions_of(&self, token: &str) -> Result<(), UseCaseError> {
-        for _ in 0..LOSE_TRIES_MAX {
-            let mut sessions = self.store().sessions().await?;
-            sessions.retain(|row| row.token.as_deref() == Some(token));
-            if sessions.is_empty() {
-                return Ok(());
-            }
-            let pulses = sessions.into_iter().map(|row| row.pulse).collect();
-            self.engine.lose_sessions(pulses).await?;
-        }
-        Err(UseCaseError::Busy)
     }
 
     async fn stored_token(&self, id: &str) -> Result<Token, UseCaseError> {
@@ -348,7 +337,7 @@ impl UseCases {
     }
 
     /// Replaces the description of a user by what `make` computes from the stored one. If the user has changed
-    /// meanwhile, it computes it again.
+    /// meanwhile, it computes it again. The sessions of workers that the user no longer allows end.
     pub async fn update_user<E: From<UseCaseError>>(
         &self,
         id: &str,
@@ -376,7 +365,12 @@ impl UseCases {
             let entry = self.audited_with(UseCase::UpdateUser, object, &details);
             let change = DirectoryChange::ReplaceUser { user: user.clone(), expected: stored };
             match self.change(change, entry).await.map_err(UseCaseError::from)? {
-                DirectoryOutcome::Done => return Ok(user),
+                DirectoryOutcome::Done => {
+                    let grant = user.grant();
+                    let owners = self.session_owners_of_user(&user.id).await?;
+                    self.lose_sessions(&owners, (!is_disabled).then_some(&grant)).await?;
+                    return Ok(user);
+                }
                 DirectoryOutcome::Taken => return Err(UseCaseError::EmailTaken(user.email).into()),
                 DirectoryOutcome::NotThere => return Err(UseCaseError::NoSuchUser(id.to_owned()).into()),
                 DirectoryOutcome::Changed | DirectoryOutcome::Exists(_) => {}
@@ -390,7 +384,7 @@ impl UseCases {
         self.check_not_last(case, &object, |token| token.about.user.as_ref() == Some(&user.id)).await
     }
 
-    /// Removes a user and the tokens that belong to it.
+    /// Removes a user and the tokens that belong to it, and ends the sessions of workers that they have opened.
     pub async fn remove_user(&self, id: &str) -> Result<(), UseCaseError> {
         self.permit_on(UseCase::RemoveUser, format_args!("user {id}"))?;
         let _one_at_a_time = self.directory_changes.lock().await;
@@ -398,19 +392,14 @@ impl UseCases {
         let object = format!("user {}", user.id);
         self.check_grantable(UseCase::RemoveUser, &object, &user.grant())?;
         self.check_user_not_last(UseCase::RemoveUser, &user).await?;
-        let tokens = self.all_tokens().await?.into_iter();
-        let tokens: Vec<String> = tokens
-            .filter(|token| token.about.user.as_ref() == Some(&user.id))
-            .map(|token| token.id)
-            .collect();
+        let tokens = self.tokens_of_user(&user.id).await?;
         let details = json!({ "before": described_user(&user), "tokens": tokens.len() });
         let entry = self.audited_with(UseCase::RemoveUser, object, &details);
-        let change = DirectoryChange::RemoveUser { id: user.id.clone(), tokens: tokens.clone() };
+        let owners = self.session_owners_of_user(&user.id).await?;
+        let change = DirectoryChange::RemoveUser { id: user.id.clone(), tokens };
         let removed = self.change(change, entry).await?;
+        self.lose_sessions(&owners, None).await?;
         self.forget_views_of_user(&user.id).await?;
-        for token in &tokens {
-            self.lose_sessions_of(token).await?;
-        }
         if removed == DirectoryOutcome::Done { Ok(()) } else { Err(UseCaseError::NoSuchUser(id.to_owned())) }
     }
 

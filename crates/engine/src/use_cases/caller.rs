@@ -23,6 +23,11 @@ pub struct Caller {
     pub source: Option<String>,
 }
 
+/// The owner of the sessions that a user opens with tokens of an identity provider. No token has such an id.
+pub(super) fn session_owner_of_user(user: &str) -> String {
+    format!("user:{user}")
+}
+
 /// The caller may not do this; the text says why, and what is needed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -44,6 +49,15 @@ impl Caller {
     /// The caller behind a token of a user, which may do what the user may.
     pub fn of_user(token: &Token, user: &User) -> Self {
         Caller { grant: user.grant(), ..Caller::of_token(token) }
+    }
+
+    /// To whom the sessions of workers belong that it opens: its token. The token of an identity provider is not
+    /// stored, so that they belong to its user, if it has one.
+    pub(super) fn session_owner(&self) -> String {
+        match &self.user {
+            Some(user) if !self.is_stored => session_owner_of_user(user),
+            _ => self.token_id.clone(),
+        }
     }
 
     pub(crate) fn check(&self, case: UseCase) -> Result<(), Forbidden> {

@@ -1,21 +1,24 @@
 //! The worker protocol. A session belongs to the token that opened it: for all other callers it does not
-//! exist.
+//! exist. It ends as soon as the token no longer allows what it serves.
 
-use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use super::caller::session_owner_of_user;
+use super::{Caller, Forbidden, UseCase, UseCaseError, UseCases};
 use crate::Engine;
 use async_trait::async_trait;
-use punctual_core::access::pattern_list;
+use punctual_core::access::{Grant, Permission, Scope, pattern_list};
 use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
     Assignment, BeatAnswer, ExecutionView, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served,
-    SessionGrant, SessionOpening, WorkerPort, WorkerPortError,
+    SessionGrant, SessionOpening, SessionRow, StoreError, Token, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+/// How often the sessions of a principal are read again, because their workers keep sending heartbeats.
+const LOSE_TRIES_MAX: usize = 20;
 /// Sessions whose tokens are remembered. When there are more, all are forgotten.
 const SESSIONS_KEPT_MAX: usize = 10_000;
 
@@ -48,45 +51,82 @@ impl UseCases {
     pub async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, UseCaseError> {
         self.permit(UseCase::Work)?;
         self.check_served(&opening.about.queues, &opening.job_types)?;
-        let token = self.caller.token_id.clone();
-        let grant =
-            self.engine.open_session(SessionOpening { token: Some(token.clone()), ..opening }).await?;
-        // The token may have been revoked after it was checked. The revocation has not seen this session.
-        if self.caller.is_stored && self.store().token(&token).await?.is_none() {
-            self.lose_sessions_of(&token).await?;
+        let owner = self.caller.session_owner();
+        let (queues, job_types) = (opening.about.queues.clone(), opening.job_types.clone());
+        let opened =
+            self.engine.open_session(SessionOpening { token: Some(owner.clone()), ..opening }).await?;
+        // The token or its user may have changed after the caller was checked. The change has not seen this session.
+        if !self.current_grant().await?.is_some_and(|grant| allows(&grant, &queues, &job_types)) {
+            self.engine.close_session(opened.session).await?;
             return Err(UseCaseError::Worker(WorkerPortError::SessionLost));
         }
-        self.session_tokens.put(grant.session, token);
-        Ok(grant)
+        self.session_tokens.put(opened.session, owner);
+        Ok(opened)
+    }
+
+    /// What the caller may do now; `None` if its token or user is gone, or the user is disabled.
+    async fn current_grant(&self) -> Result<Option<Grant>, StoreError> {
+        let Caller { token_id, user, session_of, is_stored, grant, .. } = &self.caller;
+        if let Some(user) = user {
+            let user = self.store().user(user).await?.filter(|user| !user.about.is_disabled);
+            let is_gone = *is_stored && self.store().token(token_id).await?.is_none();
+            return Ok(user.filter(|_| !is_gone).map(|user| user.grant()));
+        }
+        if !is_stored {
+            return Ok(Some(grant.clone()));
+        }
+        // The session of a browser may do what its token may.
+        let token = self.store().token(session_of.as_ref().unwrap_or(token_id)).await?;
+        Ok(token.map(|token| token.grant()))
+    }
+
+    /// The tokens of a user.
+    pub(super) async fn tokens_of_user(&self, user: &str) -> Result<Vec<String>, StoreError> {
+        let tokens = self.all_tokens().await?.into_iter();
+        Ok(tokens.filter(|token| token.about.user.as_deref() == Some(user)).map(|token| token.id).collect())
+    }
+
+    /// The owners of the sessions that a user can have opened.
+    pub(super) async fn session_owners_of_user(&self, user: &str) -> Result<BTreeSet<String>, UseCaseError> {
+        let tokens = self.tokens_of_user(user).await?.into_iter();
+        Ok(tokens.chain([session_owner_of_user(user)]).collect())
+    }
+
+    /// The owners of the sessions that a token can have opened: the token, and browsers that have logged in with it.
+    pub(super) async fn session_owners_of_token(&self, id: &str) -> Result<BTreeSet<String>, UseCaseError> {
+        let is_browser_of = |token: &Token| token.about.session_of.as_ref().is_some_and(|of| of.id == id);
+        let browsers = self.all_tokens().await?.into_iter().filter(is_browser_of).map(|token| token.id);
+        Ok(browsers.chain([id.to_owned()]).collect())
+    }
+
+    /// Ends the sessions of these owners that `grant` does not allow, or all of them without one. What they run is
+    /// lost and retried.
+    pub(super) async fn lose_sessions(
+        &self,
+        owners: &BTreeSet<String>,
+        grant: Option<&Grant>,
+    ) -> Result<(), UseCaseError> {
+        let is_allowed =
+            |row: &SessionRow| grant.is_some_and(|grant| allows(grant, &row.about.queues, &row.job_types));
+        for _ in 0..LOSE_TRIES_MAX {
+            let mut sessions = self.store().sessions().await?;
+            sessions.retain(|row| {
+                row.token.as_ref().is_some_and(|owner| owners.contains(owner)) && !is_allowed(row)
+            });
+            if sessions.is_empty() {
+                return Ok(());
+            }
+            let pulses = sessions.into_iter().map(|row| row.pulse).collect();
+            self.engine.lose_sessions(pulses).await?;
+        }
+        Err(UseCaseError::Busy)
     }
 
     /// Refuses work outside of the caller's scope. An empty list of queues means all of them.
     pub fn check_served(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
         let object = format!("queues {}", queues.join(", "));
-        self.noted(UseCase::Work, object, self.served_in_scope(queues, job_types))
-    }
-
-    fn served_in_scope(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
         let scope = &self.caller.grant.scope;
-        if queues.is_empty() && !scope.queues.is_empty() {
-            return Err(Forbidden(format!(
-                "the worker serves all queues, and its token is limited to {}: name the queues of the worker",
-                pattern_list(&scope.queues)
-            )));
-        }
-        if let Some(queue) = queues.iter().find(|queue| !scope.has_queue(queue)) {
-            return Err(Forbidden(format!(
-                "the queue {queue} is not in its scope: {}",
-                pattern_list(&scope.queues)
-            )));
-        }
-        match job_types.iter().find(|job_type| !scope.has_job_type(job_type)) {
-            Some(other) => Err(Forbidden(format!(
-                "the job type {other} is not in its scope: {}",
-                pattern_list(&scope.job_types)
-            ))),
-            None => Ok(()),
-        }
+        self.noted(UseCase::Work, object, served_in_scope(scope, queues, job_types))
     }
 
     async fn owns(&self, session: SessionId) -> Result<bool, WorkerPortError> {
@@ -101,7 +141,7 @@ impl UseCases {
                 token
             }
         };
-        Ok(token.as_deref() == Some(self.caller.token_id.as_str()))
+        Ok(token.is_some_and(|token| token == self.caller.session_owner()))
     }
 
     async fn check_own(&self, session: SessionId) -> Result<(), WorkerPortError> {
@@ -128,6 +168,33 @@ impl UseCases {
             return Err(UseCaseError::NotHeld { execution, session });
         }
         Ok(port.append_logs(session, lines).await?)
+    }
+}
+
+/// Whether a worker with this grant may serve these queues and job types.
+fn allows(grant: &Grant, queues: &[String], job_types: &[String]) -> bool {
+    grant.permissions.has(Permission::Work) && served_in_scope(&grant.scope, queues, job_types).is_ok()
+}
+
+fn served_in_scope(scope: &Scope, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
+    if queues.is_empty() && !scope.queues.is_empty() {
+        return Err(Forbidden(format!(
+            "the worker serves all queues, and its token is limited to {}: name the queues of the worker",
+            pattern_list(&scope.queues)
+        )));
+    }
+    if let Some(queue) = queues.iter().find(|queue| !scope.has_queue(queue)) {
+        return Err(Forbidden(format!(
+            "the queue {queue} is not in its scope: {}",
+            pattern_list(&scope.queues)
+        )));
+    }
+    match job_types.iter().find(|job_type| !scope.has_job_type(job_type)) {
+        Some(other) => Err(Forbidden(format!(
+            "the job type {other} is not in its scope: {}",
+            pattern_list(&scope.job_types)
+        ))),
+        None => Ok(()),
     }
 }
 

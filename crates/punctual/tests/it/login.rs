@@ -146,6 +146,19 @@ async fn a_session_ends_with_its_token() {
 }
 
 #[tokio::test]
+async fn a_session_may_do_what_its_token_may_now() {
+    let server = Server::start();
+    let (id, admin) = token(&server, "admin").await;
+    let (mut browser, _) = logged_in(&server, &admin).await;
+    assert_eq!(me(&mut browser, &server).await.1["role"], "admin");
+    let changed = server.patch(&format!("/api/v1/tokens/{id}"), &json!({"role": "viewer"})).await;
+    assert_eq!(changed.0, StatusCode::OK, "{}", changed.1);
+    assert_eq!(me(&mut browser, &server).await.1["role"], "viewer");
+    let tokens = browser.open(&at(&server, "/api/v1/tokens")).await;
+    assert_eq!(tokens.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
 async fn cookies_over_tls_belong_to_this_host_alone() {
     let certificates = Certificates::new();
     let server = certificates.serve(&[]);

@@ -1,7 +1,7 @@
 //! Worker tokens: a session belongs to the token that opened it, and ends with it.
 
 use crate::principals::Principal;
-use crate::server::{Server, eventually};
+use crate::server::{Server, answer, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -152,6 +152,82 @@ async fn revoking_a_token_ends_its_sessions_and_their_work_is_retried() {
         !polled["assignments"].as_array().expect("a list").is_empty()
     })
     .await;
+}
+
+/// A worker with a token of a user, and the path of the user.
+async fn worker_of_a_user<'a>(server: &'a Server, email: &str) -> (Principal<'a>, String) {
+    let user = json!({"email": email, "role": "worker", "queues": ["mail"], "job_types": ["raw"]});
+    let (status, user) = server.post("/api/v1/users", &user.to_string()).await;
+    assert_eq!(status, StatusCode::CREATED, "{user}");
+    let fields = json!({"name": email, "user_id": user["user_id"]});
+    let path = format!("/api/v1/users/{}", user["user_id"].as_str().expect("an id"));
+    (Principal::create(server, fields).await, path)
+}
+
+#[tokio::test]
+async fn a_user_who_may_no_longer_work_loses_the_sessions_and_their_work_is_retried() {
+    let server = Server::start();
+    let changes = [
+        Some(json!({"disabled": true})),
+        Some(json!({"role": "viewer"})),
+        Some(json!({"queues": ["pay"]})),
+        Some(json!({"job_types": ["other"]})),
+        None,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let (worker, user) = worker_of_a_user(&server, &format!("ann{number}@example.org")).await;
+        let (session, lease) = take(&server, &worker, "mail").await;
+        // These leave what the session serves.
+        for kept in
+            [json!({"display_name": "Ann"}), json!({"queues": ["mail", "pay"]}), json!({"role": "admin"})]
+        {
+            let (status, body) = server.patch(&user, &kept).await;
+            assert_eq!(status, StatusCode::OK, "{body}");
+            let (status, body) = say(&worker, "heartbeat", json!({"session": session, "beat": 1})).await;
+            assert_eq!(status, StatusCode::OK, "{kept}: {body}");
+        }
+        let status = match &change {
+            Some(change) => server.patch(&user, change).await.0,
+            None => answer(server.request(Method::DELETE, &user)).await.0,
+        };
+        assert!(status.is_success(), "{change:?}: {status}");
+        // The lease is ten minutes long: nothing but the change can have ended it.
+        eventually("the execution is lost", async || status_of(&server, &lease).await == "LOST").await;
+        let (status, _) = say(&worker, "heartbeat", json!({"session": session, "beat": 9})).await;
+        assert!(status.is_client_error(), "{change:?}: {status}");
+    }
+    let other = worker(&server, "other", "mail").await;
+    let session = open(&other, "mail").await;
+    let mut turn = 0;
+    eventually("another worker gets a next attempt", async || {
+        turn += 1;
+        let mut body = poll(session, "mail");
+        body["turn"] = json!(turn);
+        say(&other, "poll", body).await.1["assignments"][0]["attempt_number"] == json!(2)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_changed_keeps_only_the_sessions_that_it_still_allows() {
+    let server = Server::start();
+    let fields = json!({"name": "w", "role": "worker", "queues": ["mail", "pay"]});
+    let worker = Principal::create(&server, fields).await;
+    let (session, mail) = take(&server, &worker, "mail").await;
+    let (_, pay) = take(&server, &worker, "pay").await;
+    let (status, body) =
+        server.patch(&format!("/api/v1/tokens/{}", worker.id), &json!({"queues": ["mail", "other"]})).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    eventually("one execution is lost", async || status_of(&server, &pay).await == "LOST").await;
+    let path = format!("/api/v1/tokens/{}/rotate", worker.id);
+    let (status, body) = server.post(&path, r#"{"overlap": "1h"}"#).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let (status, body) = say(&worker, "heartbeat", json!({"session": session, "beat": 1})).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(status_of(&server, &mail).await, "RUNNING");
+    let (status, body) = server.post(&path, r#"{"overlap": "0s"}"#).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    eventually("the other one is lost", async || status_of(&server, &mail).await == "LOST").await;
 }
 
 #[tokio::test]

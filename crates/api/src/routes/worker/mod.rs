@@ -83,18 +83,25 @@ async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
     let session = poll.session;
-    let assignments = tokio::select! {
+    let taken = tokio::select! {
         biased;
         () = call.api.stopping() => return Err(ApiError::Stopping),
-        assignments = take(&port, poll, held) => assignments?,
+        taken = take(&port, poll, held) => taken,
     };
-    // A poll waits for a while, and the token may have stopped working meanwhile.
-    if !assignments.is_empty()
-        && let Err(error) = call.credential.caller(&call.api).await
-    {
-        port.give_back(session, assignments.iter().map(Assignment::lease).collect()).await?;
-        return Err(error);
-    }
+    let assignments = match taken {
+        Ok(none) if none.is_empty() => none,
+        // A poll waits for a while. Meanwhile the token may have stopped working, or may do something else.
+        taken => match call.credential.caller(&call.api).await {
+            Ok(caller) if caller.grant == call.cases.caller().grant => taken?,
+            changed => {
+                let leases = taken.iter().flatten().map(Assignment::lease).collect();
+                // What cannot be given back ends with the session.
+                let _ = port.give_back(session, leases).await;
+                changed?;
+                taken.map(|_| vec![])?
+            }
+        },
+    };
     let now = call.cases.now();
     let (mut readable, mut unreadable) = (Vec::with_capacity(assignments.len()), Vec::new());
     for assignment in assignments {
