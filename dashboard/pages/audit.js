@@ -21,7 +21,7 @@ export default function Audit() {
       const result = await get('audit/verify', { after });
       checked += Number(result.checked);
       if (result.broken) { setVerdict({ isBroken: true, text: `Entry ${result.broken.number}: ${result.broken.problem}` }); return; }
-      if (result.next === null) { setVerdict({ text: `${count(checked)} entries are unchanged. The last hash is ${result.last_hash}.` }); return; }
+      if (result.next === null) { setVerdict({ text: `${count(checked)} entries are unchanged. The last hash is ${result.last_hash}.${Number(result.unsealed) ? ` Newest entries that are not sealed yet: ${count(Number(result.unsealed))}.` : ''}` }); return; }
       after = result.next;
     }
   });

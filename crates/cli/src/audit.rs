@@ -147,7 +147,12 @@ async fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
 
 fn verified(check: &AuditCheckBody) -> String {
     let AuditCheckBody { checked, deleted_until, last_number, last_hash, .. } = check;
-    match &check.broken {
+    let unsealed = match check.unsealed {
+        0 => String::new(),
+        1 => "; the newest entry is not sealed yet".to_owned(),
+        count => format!("; the {count} newest entries are not sealed yet"),
+    };
+    let found = match &check.broken {
         Some(broken) if broken.number == 0 => {
             format!("the audit log is not as it was written: {}", broken.problem)
         }
@@ -162,13 +167,31 @@ fn verified(check: &AuditCheckBody) -> String {
         None => {
             format!("{checked} entries are unchanged; the last entry is {last_number} with hash {last_hash}")
         }
-    }
+    };
+    found + &unsealed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn entries_that_are_not_sealed_are_counted() {
+        let check = |unsealed| AuditCheckBody {
+            checked: 7,
+            broken: None,
+            next: None,
+            deleted_until: 0,
+            last_number: 7,
+            last_hash: "5f1c".to_owned(),
+            unsealed,
+        };
+        let sealed = "7 entries are unchanged; the last entry is 7 with hash 5f1c";
+        assert_eq!(verified(&check(0)), sealed);
+        assert_eq!(verified(&check(1)), format!("{sealed}; the newest entry is not sealed yet"));
+        assert_eq!(verified(&check(3)), format!("{sealed}; the 3 newest entries are not sealed yet"));
+    }
 
     #[test]
     fn a_use_of_secrets_shows_their_names() {

@@ -53,6 +53,9 @@ wire! {
         pub last_number: u64,
         /// Its hash. Keep it elsewhere to detect later whether the whole chain was replaced.
         pub last_hash: String = text(),
+        /// How many entries are not in the chain yet: the newest ones, which are sealed within seconds while a
+        /// scheduler runs. A change of them cannot be detected before.
+        pub unsealed: u64,
     }
 
     /// An entry of the audit log that was changed, removed or inserted.

@@ -371,6 +371,7 @@ forwarding! {
         audit(query: AuditQuery) -> Page<AuditRow, AuditId>;
         audit_ends() -> Option<ChainEnds>;
         audit_chain(after: u64, limit: usize) -> Vec<AuditRow>;
+        unsealed_audit() -> u64;
         seal_audit(limit: usize) -> usize;
         record_audit(entries: Vec<AuditEntry>) -> ();
         retain_audit(before: Timestamp, limit: usize) -> u64;

@@ -367,6 +367,10 @@ impl AuditLog for NodeStore {
         Ok(vec![])
     }
 
+    async fn unsealed_audit(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     async fn seal_audit(&self, _limit: usize) -> Result<usize, StoreError> {
         Ok(0)
     }

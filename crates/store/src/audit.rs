@@ -212,6 +212,10 @@ macro_rules! serve_audit {
                     read!(self.readers, reads => reads.audit_chain(after, limit))
                 }
 
+                async fn unsealed_audit(&self) -> Result<u64, StoreError> {
+                    read!(self.readers, reads => reads.unsealed_audit())
+                }
+
                 /// Reads first, because most of the time there is nothing to seal.
                 async fn seal_audit(&self, limit: usize) -> Result<usize, StoreError> {
                     let has_unsealed: Result<bool, StoreError> =

@@ -46,6 +46,7 @@ pub async fn verify(call: Call, mut query: QueryParams) -> Result<Json<AuditChec
         deleted_until: verified.ends.anchor.number,
         last_number: verified.ends.head.number,
         last_hash: hex(&verified.ends.head.hash),
+        unsealed: verified.unsealed,
     }))
 }
 

@@ -23,6 +23,8 @@ pub trait AuditLog: Send + Sync {
     async fn audit_ends(&self) -> Result<Option<ChainEnds>, StoreError>;
     /// Sealed entries after this number, in their order. Rows that cannot be read are left out.
     async fn audit_chain(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
+    /// How many entries are not sealed.
+    async fn unsealed_audit(&self) -> Result<u64, StoreError>;
     /// Seals up to `limit` entries in the order of their ids. Concurrent callers continue the same chain.
     /// Returns how many it has sealed.
     async fn seal_audit(&self, limit: usize) -> Result<usize, StoreError>;

@@ -25,13 +25,15 @@ const SERVER: &str = "punctual serve";
 pub struct AuditVerification {
     pub check: ChainCheck,
     pub ends: ChainEnds,
+    /// How many entries are not in the chain yet.
+    pub unsealed: u64,
     /// The number after which the next part begins; `None` if this was the last one.
     pub next: Option<u64>,
 }
 
 impl AuditVerification {
-    fn without_ends() -> Self {
-        AuditVerification { check: ChainCheck::without_ends(), ends: ChainEnds::EMPTY, next: None }
+    fn without_ends(unsealed: u64) -> Self {
+        AuditVerification { check: ChainCheck::without_ends(), ends: ChainEnds::EMPTY, unsealed, next: None }
     }
 }
 
@@ -101,16 +103,18 @@ impl UseCases {
     pub async fn verify_audit(&self, after: u64) -> Result<AuditVerification, UseCaseError> {
         self.permit(UseCase::ReadAudit)?;
         let store = self.store();
-        let Some(before) = store.audit_ends().await? else { return Ok(AuditVerification::without_ends()) };
+        let unsealed = store.unsealed_audit().await?;
+        let without_ends = || Ok(AuditVerification::without_ends(unsealed));
+        let Some(before) = store.audit_ends().await? else { return without_ends() };
         let start = after.min(before.head.number);
         // The row before the first one has the hash that the first one follows.
         let rows_max = limits::AUDIT_VERIFIED_MAX + 1;
         let rows = store.audit_chain(start.saturating_sub(1), rows_max).await?;
         let is_cut_off = rows.len() == rows_max;
-        let Some(ends) = store.audit_ends().await? else { return Ok(AuditVerification::without_ends()) };
+        let Some(ends) = store.audit_ends().await? else { return without_ends() };
         let check = ChainPart { before, rows, after: ends, is_cut_off }.check(start);
         let next = (is_cut_off && check.broken.is_none()).then_some(check.last.number);
-        Ok(AuditVerification { check, ends, next })
+        Ok(AuditVerification { check, ends, unsealed, next })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The audit log, end to end.
 
 use crate::browser::Browser;
+use crate::cluster::Cluster;
 use crate::principals::Principal;
 use crate::server::{Server, eventually};
 use reqwest::{Method, StatusCode};
@@ -94,6 +95,7 @@ async fn an_entry_that_was_changed_in_the_file_is_found() {
     sealed(&server).await;
     let verified = server.said(&["audit", "verify"]);
     assert!(verified.starts_with("3 entries are unchanged; the last entry is 3 with hash "), "{verified}");
+    assert!(!verified.contains("not sealed"), "{verified}");
     assert!(server.stop().success());
 
     let file = directory.path().join("punctual.db");
@@ -114,6 +116,29 @@ async fn an_entry_that_was_changed_in_the_file_is_found() {
     assert_eq!((&check["broken"]["number"], &check["checked"]), (&json!(2), &json!(1)));
     let output = server.cli(&["audit", "verify"]);
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("entry 2 is not as it was written: "));
+}
+
+#[tokio::test]
+async fn entries_that_no_scheduler_has_sealed_are_counted() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        for queue in ["first", "second", "third"] {
+            let path = format!("/api/v1/queues/{queue}/pause");
+            let (status, body) = api.request(cluster, Method::POST, &path, None).await;
+            assert_eq!(status, StatusCode::OK, "{body}");
+        }
+        let (_, check) = api.request(cluster, Method::GET, "/api/v1/audit/verify", None).await;
+        assert_eq!((&check["checked"], &check["broken"]), (&json!(0), &Value::Null), "{check}");
+        let unsealed = check["unsealed"].as_u64().expect("a number");
+        assert!(unsealed >= 3, "{check}");
+        let _scheduler = cluster.scheduler();
+        eventually("all entries are sealed", async || {
+            let (_, check) = api.request(cluster, Method::GET, "/api/v1/audit/verify", None).await;
+            check["unsealed"] == json!(0) && check["checked"].as_u64() >= Some(unsealed)
+        })
+        .await;
+    })
+    .await;
 }
 
 #[tokio::test]

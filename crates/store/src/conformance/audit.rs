@@ -95,8 +95,11 @@ pub async fn entries_are_sealed_in_order_and_in_steps(store: Arc<dyn Store>) {
     assert_eq!(store.seal_audit(10).await.unwrap(), 0);
     assert_eq!(store.audit_ends().await.unwrap().unwrap().head, Seal::START);
     store.record_audit([3, 1, 2].map(entry).to_vec()).await.unwrap();
+    assert_eq!(store.unsealed_audit().await.unwrap(), 3);
     assert_eq!(store.seal_audit(2).await.unwrap(), 2);
+    assert_eq!(store.unsealed_audit().await.unwrap(), 1);
     assert_eq!(store.seal_audit(2).await.unwrap(), 1);
+    assert_eq!(store.unsealed_audit().await.unwrap(), 0);
     // An entry of a transaction that committed later.
     store.record_audit(vec![entry(0)]).await.unwrap();
     assert_eq!(store.seal_audit(2).await.unwrap(), 1);

@@ -2,6 +2,7 @@
 
 use super::{Query, ReadKind, Reads};
 use crate::audit::{ends, read_audit, read_end};
+use crate::cells::read;
 use crate::codecs::{counter, limit};
 use crate::fault::Fault;
 use crate::malformed::readable;
@@ -30,5 +31,11 @@ impl Reads<'_> {
 
     pub async fn has_unsealed_audit(&mut self) -> Result<bool, Fault> {
         Ok(self.rows(Query::of(ReadKind::Unsealed, row![1_i64])).await?.first().is_some())
+    }
+
+    /// How many entries are not sealed.
+    pub async fn unsealed_audit(&mut self) -> Result<u64, Fault> {
+        let fetched = self.rows(Query::of(ReadKind::UnsealedCount, [])).await?;
+        read(fetched.only("the number of unsealed entries")?, 0, "unsealed")
     }
 }

@@ -111,6 +111,7 @@ pub(crate) enum ReadKind {
     AuditChain,
     AuditEnds,
     Unsealed,
+    UnsealedCount,
 }
 
 /// A read with its parameters, in the order in which PostgreSQL numbers them: the columns of the list, then

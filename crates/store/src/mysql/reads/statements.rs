@@ -363,6 +363,7 @@ statements! {
         audit_columns!(),
         " FROM audit FORCE INDEX (audit_number) WHERE number IS NULL ORDER BY id LIMIT ?"
     );
+    UnsealedCount [] = "SELECT COUNT(*) FROM audit FORCE INDEX (audit_number) WHERE number IS NULL";
 }
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ fn searches() -> Vec<Search> {
         search(statement(ReadKind::AuditPage).0, vec![one(), key(6_000), limit()], "audit", "PRIMARY"),
         search(statement(ReadKind::AuditChain).0, vec![number(7), limit()], "audit", "audit_number"),
         search(statement(ReadKind::Unsealed).0, vec![limit()], "audit", "audit_number"),
+        search(statement(ReadKind::UnsealedCount).0, vec![], "audit", "audit_number"),
         search(
             sql(ReadKind::LinesOfExecution),
             vec![key(7), number(1), number(1), number(50), limit()],

@@ -63,6 +63,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::AuditPage), &[JOB, AFTER_ALL, "100"], "audit_pkey"),
     (statement(ReadKind::AuditChain), &["7", "100"], "audit_number"),
     (statement(ReadKind::Unsealed), &["100"], "audit_unsealed"),
+    (statement(ReadKind::UnsealedCount), &[], "audit_unsealed"),
     (Wire::DELETE, &["7"], "audit_number"),
     (statement(ReadKind::LinesOfExecution), &[JOB, "1", "1", "0", "101", "1048576"], "_pkey"),
     (statement(ReadKind::LastLines), &[JOB, "1", "1", "1000000", "100", "1048576"], "_pkey"),

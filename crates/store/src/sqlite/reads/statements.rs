@@ -245,4 +245,5 @@ statements! {
         audit_columns!(),
         " FROM audit WHERE number IS NULL ORDER BY id LIMIT ?1"
     );
+    UnsealedCount = "SELECT count(*) FROM audit WHERE number IS NULL";
 }

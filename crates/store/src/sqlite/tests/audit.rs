@@ -138,6 +138,7 @@ fn statements_of_the_audit_log_use_an_index() {
         (statement(ReadKind::AuditPage), "PRIMARY KEY"),
         (statement(ReadKind::AuditChain), "audit_number"),
         (statement(ReadKind::Unsealed), "audit_unsealed"),
+        (statement(ReadKind::UnsealedCount), "audit_unsealed"),
         (SqliteStatements::DELETE, "audit_number"),
     ] {
         let mut explain = core.connection().prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
