@@ -10,7 +10,7 @@ use punctual_core::documents::DocumentProblem;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
-use punctual_core::ports::{StoreError, WorkerPortError};
+use punctual_core::ports::{DISK_FULL, StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
 use punctual_engine::{Forbidden, Quota, SubmitError, UseCaseError};
 use std::time::Duration;
@@ -110,6 +110,9 @@ pub enum ApiError {
     TooManyStreams,
     #[error("{0}")]
     Unavailable(String),
+    /// The store cannot write, because its disk is full.
+    #[error("{}", StoreError::DiskFull)]
+    DiskFull,
     /// The store failed a readiness probe; with its message.
     #[error("not ready: {0}")]
     NotReady(String),
@@ -145,7 +148,13 @@ impl ApiError {
 
     /// Whether a part of a batch that failed with it may succeed later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, ApiError::Unavailable(_) | ApiError::QueueFull { .. } | ApiError::QuotaReached { .. })
+        matches!(
+            self,
+            ApiError::Unavailable(_)
+                | ApiError::DiskFull
+                | ApiError::QueueFull { .. }
+                | ApiError::QuotaReached { .. }
+        )
     }
 
     pub fn problem(&self) -> Problem {
@@ -262,6 +271,12 @@ impl ApiError {
                         .to_owned(),
                 );
             }
+            ApiError::DiskFull => {
+                problem.detail = Some(format!(
+                    "{DISK_FULL}, so that the server cannot store anything: free some space there, and retry; whether \
+                     the request took effect is unknown"
+                ));
+            }
             ApiError::SessionLost => {
                 problem.detail = Some(
                     "stop all handlers of this session and open a new one: its executions go to other \
@@ -313,9 +328,11 @@ impl ApiError {
     /// After how many seconds a retry makes sense, if it does.
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            ApiError::Unavailable(_) | ApiError::NotReady(_) | ApiError::Stopping | ApiError::Overloaded => {
-                Some(RETRY_AFTER_SECS)
-            }
+            ApiError::Unavailable(_)
+            | ApiError::DiskFull
+            | ApiError::NotReady(_)
+            | ApiError::Stopping
+            | ApiError::Overloaded => Some(RETRY_AFTER_SECS),
             ApiError::QueueFull { .. } | ApiError::TooManyStreams | ApiError::IssuerUnavailable => {
                 Some(LATER_RETRY_AFTER_SECS)
             }
@@ -378,7 +395,9 @@ impl ApiError {
             ApiError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
             ApiError::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "the server is overloaded"),
             ApiError::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"),
-            ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
+            ApiError::Unavailable(_) | ApiError::DiskFull => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable")
+            }
             ApiError::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "the server is not ready"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
         }
@@ -393,6 +412,7 @@ fn summary(errors: &[FieldError]) -> String {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
+            StoreError::DiskFull => ApiError::DiskFull,
             StoreError::Unavailable(_) | StoreError::Denied(..) => ApiError::Unavailable(error.to_string()),
             StoreError::Broken(_) => ApiError::Internal(error.to_string()),
         }
@@ -402,6 +422,10 @@ impl From<StoreError> for ApiError {
 impl From<WorkerPortError> for ApiError {
     fn from(error: WorkerPortError) -> Self {
         match error {
+            // Workers get the reason as a text.
+            WorkerPortError::Unavailable(reason) if reason == StoreError::DiskFull.to_string() => {
+                ApiError::DiskFull
+            }
             WorkerPortError::Unavailable(reason) => ApiError::Unavailable(reason),
             WorkerPortError::SessionLost => ApiError::SessionLost,
             WorkerPortError::StaleTurn => ApiError::StaleTurn,
@@ -498,7 +522,8 @@ impl From<SubmitError> for ApiError {
             SubmitError::QueueFull { queue, full } => ApiError::QueueFull { queue, full },
             SubmitError::QuotaReached { owner, retry_after } => ApiError::QuotaReached { owner, retry_after },
             SubmitError::Unreadable(_) => ApiError::Conflict(error.to_string()),
-            SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
+            SubmitError::Unavailable(StoreError::DiskFull) => ApiError::DiskFull,
+            SubmitError::Unavailable(error) => ApiError::Unavailable(error.to_string()),
         }
     }
 }
@@ -507,7 +532,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         match &self {
             ApiError::Internal(_) => tracing::error!(error = %self, "a request failed"),
-            ApiError::Unavailable(_) | ApiError::NotReady(_) => {
+            ApiError::Unavailable(_) | ApiError::DiskFull | ApiError::NotReady(_) => {
                 tracing::warn!(error = %self, "a request failed");
             }
             _ => {}

@@ -8,8 +8,8 @@ use crate::malformed::{MalformedEntries, MalformedEntryLog};
 use async_trait::async_trait;
 use punctual_core::cluster::Card;
 use punctual_core::ports::{
-    Clock, Coordination, CoordinationError, Entries, HeldLease, Joining, LeaseName, MalformedRow, Member,
-    MemberId, MemberPulse, MembershipTable, MembershipTableName, Roster, Standing, StoreError, Take,
+    Clock, Coordination, CoordinationError, DISK_FULL, Entries, HeldLease, Joining, LeaseName, MalformedRow,
+    Member, MemberId, MemberPulse, MembershipTable, MembershipTableName, Roster, Standing, StoreError, Take,
 };
 use punctual_core::silence::{Reading, Watch};
 use std::collections::BTreeMap;
@@ -155,6 +155,7 @@ fn roster(entries: Entries) -> Roster {
 fn failed(error: StoreError) -> CoordinationError {
     match error {
         StoreError::Unavailable(said) => CoordinationError::Unavailable(format!("the store: {said}")),
+        StoreError::DiskFull => CoordinationError::Unavailable(DISK_FULL.to_owned()),
         StoreError::Denied(denial, said) => {
             CoordinationError::Unavailable(format!("the store: {denial}: {said}"))
         }

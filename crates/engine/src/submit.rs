@@ -52,8 +52,8 @@ pub enum SubmitError {
     #[error("the job cannot be stored: {0}; `punctual check` names every row that cannot be read")]
     Unreadable(String),
     /// Whether the job was stored is unknown.
-    #[error("{0}")]
-    Unavailable(String),
+    #[error(transparent)]
+    Unavailable(StoreError),
 }
 
 /// The source of the ids of a submit that may be repeated: the same source gives the same ids, so that no job
@@ -122,7 +122,7 @@ impl Engine {
         self.context.measures.submit.observe_duration(self.context.host.clock.monotonic().since(asked_at));
         let mut kept = match kept {
             Ok(kept) => Ok(kept.into_iter()),
-            Err(error) => Err(SubmitError::Unavailable(error.to_string())),
+            Err(error) => Err(SubmitError::Unavailable(error)),
         };
         for answer in &mut answers {
             let Ok(submitted) = answer else { continue };

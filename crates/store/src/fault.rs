@@ -4,7 +4,7 @@ use crate::failures::{self, FailureKind};
 use punctual_core::lifecycle::Refused;
 use punctual_core::ports::Denial;
 use punctual_core::ports::StoreError;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use std::borrow::Cow;
 
 /// A failure of one statement, row or rule.
@@ -103,6 +103,10 @@ impl Fault {
 }
 
 fn sqlite_failure(error: &rusqlite::Error) -> FailureKind {
+    // The index of the write-ahead log cannot grow.
+    if error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE) {
+        return FailureKind::Full;
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => FailureKind::Corruption,
         Some(ErrorCode::DiskFull) => FailureKind::Full,
@@ -151,8 +155,28 @@ impl From<Fault> for StoreError {
         }
         match fault {
             Fault::Denied(denial, said) => StoreError::Denied(denial, said),
+            fault if fault.failure() == FailureKind::Full => StoreError::DiskFull,
             fault if fault.is_outage() || fault.is_conflict() => StoreError::Unavailable(fault.to_string()),
             fault => StoreError::Broken(fault.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let failed = |code| {
+            StoreError::from(Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)))
+        };
+        for full in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
+            assert_eq!(failed(full), StoreError::DiskFull);
+        }
+        assert!(StoreError::DiskFull.is_retryable());
+        for other in [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY] {
+            assert!(matches!(failed(other), StoreError::Unavailable(_)), "{other}");
         }
     }
 }

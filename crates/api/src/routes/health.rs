@@ -116,6 +116,8 @@ fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
         return ApiError::NotReady(error.to_string());
     }
     let what = match error {
+        // It names nothing.
+        StoreError::DiskFull => return ApiError::NotReady(error.to_string()),
         StoreError::Unavailable(_) | StoreError::Denied(..) => "the store is unavailable",
         StoreError::Broken(_) => "the store failed",
     };

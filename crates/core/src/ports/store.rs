@@ -333,11 +333,17 @@ pub trait Store: Directory + AuditLog {
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
 }
 
+/// How every log, response and command names a store without space.
+pub const DISK_FULL: &str = "the disk of the store is full";
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// It cannot be reached or cannot write now; whether the call took effect is unknown.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// Its disk is full. An operator can free some space while callers wait, so it counts as unavailable.
+    #[error("the store is unavailable: {}", DISK_FULL)]
+    DiskFull,
     /// It answers but denies access, with its own message. An operator can fix that while callers wait, so it
     /// counts as unavailable.
     #[error("the store is unavailable: {0}: {1}")]
@@ -349,7 +355,7 @@ pub enum StoreError {
 
 impl StoreError {
     pub fn is_retryable(&self) -> bool {
-        matches!(self, StoreError::Unavailable(_) | StoreError::Denied(..))
+        matches!(self, StoreError::Unavailable(_) | StoreError::DiskFull | StoreError::Denied(..))
     }
 }
 

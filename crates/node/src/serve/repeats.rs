@@ -3,6 +3,7 @@
 
 use punctual_client::host;
 use punctual_config::LogFormat;
+use punctual_core::ports::DISK_FULL;
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt;
@@ -72,7 +73,7 @@ where
     }
 }
 
-/// The code location and the error.
+/// The code location and the error. A full disk is the same error everywhere.
 type Trouble = (&'static str, String);
 
 /// The error of an event: only warnings with an error occur in floods.
@@ -82,7 +83,11 @@ fn trouble(event: &Event<'_>) -> Option<Trouble> {
     }
     let mut error = ErrorField(None);
     event.record(&mut error);
-    Some((event.metadata().name(), error.0?))
+    let error = error.0?;
+    if error.contains(DISK_FULL) {
+        return Some(("", DISK_FULL.to_owned()));
+    }
+    Some((event.metadata().name(), error))
 }
 
 struct ErrorField(Option<String>);
@@ -127,6 +132,7 @@ impl Troubles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::ports::StoreError;
     use std::io;
     use std::sync::Arc;
 
@@ -167,7 +173,9 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(log, || {
             for count in 0..3 {
-                tracing::warn!(error = "the disk is full", count, "a request failed");
+                tracing::warn!(error = "the disk is slow", count, "a request failed");
+                tracing::warn!(error = %StoreError::DiskFull, count, "a submit failed");
+                tracing::error!(error = %StoreError::DiskFull, count, "a scan failed");
                 tracing::warn!(count, "a session was lost");
                 tracing::info!(error = "none", "as told");
             }
@@ -175,6 +183,7 @@ mod tests {
         let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let count = |text: &str| written.lines().filter(|line| line.contains(text)).count();
         assert_eq!((count("a request failed"), count("a session was lost"), count("as told")), (1, 3, 3));
+        assert_eq!((count("a submit failed"), count("a scan failed")), (1, 0), "a full disk is named once");
     }
 
     #[derive(Clone, Default)]

@@ -70,7 +70,10 @@ async fn a_disk_of_64_megabytes_gets_full_and_all_resumes_when_there_is_room() {
     let ballast = disk.path().join("ballast");
     put_ballast(&ballast);
     let data = disk.path().join("data");
-    let server = Server::start_in(&data, &[]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = elsewhere.path().join("log");
+    let script = format!("exec \"$0\" \"$@\" 2>'{}'", log.display());
+    let server = Server::start_through(&["sh", "-c", &script, crate::server::BINARY], &data);
     let client = server.client();
 
     let large = SubmitJob {
@@ -86,11 +89,23 @@ async fn a_disk_of_64_megabytes_gets_full_and_all_resumes_when_there_is_room() {
         assert!(acknowledged.len() < 1_000, "the disk never gets full");
     };
     assert!(matches!(&refused, ClientError::Refused(problem) if problem.status == 503), "{refused}");
+    // The server, its log and the command line name the reason in the same words.
+    let is_named = |text: &str| text.contains("the disk of the store is full");
+    assert!(is_named(&refused.to_string()), "{refused}");
+    let payload = serde_json::to_string(&"x".repeat(100_000)).unwrap();
+    let submit = ["job", "submit", "large", "--delay", "1h", "--payload", &payload, "--retry-time", "0s"];
+    let output = server.cli(&submit);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && is_named(&said), "{said}");
+    let logged = std::fs::read_to_string(&log).unwrap();
+    assert!(logged.lines().any(is_named), "{logged}");
     let status = async |path| server.anonymous(Method::GET, path).send().await.unwrap().status();
     eventually("it says that it is not ready", async || {
         status("/readyz").await == StatusCode::SERVICE_UNAVAILABLE
     })
     .await;
+    let ready = server.anonymous(Method::GET, "/readyz").send().await.unwrap().text().await.unwrap();
+    assert!(is_named(&ready), "{ready}");
     assert_eq!(status("/livez").await, StatusCode::OK);
     let page = client.jobs(&JobFilter::default()).await.unwrap();
     assert!(!page.items.is_empty(), "reading goes on");

@@ -213,6 +213,7 @@ const fn of_empty(end: StoreRole) -> &'static str {
 /// What to do about a store that failed, if a retry may help.
 fn again(error: &StoreError) -> &'static str {
     match error {
+        StoreError::DiskFull => "; free some space, and repeat the command to continue where it stopped",
         StoreError::Unavailable(_) => "; repeat the command to continue where it stopped",
         StoreError::Denied(..) | StoreError::Broken(_) => "",
     }
