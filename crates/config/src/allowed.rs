@@ -65,6 +65,18 @@ pub struct CommandChannel {
     pub command: Vec<String>,
 }
 
+impl CommandChannel {
+    /// The name and the program, with the number of its arguments: they may be secret.
+    pub fn shown(&self) -> String {
+        let (name, program) = (&self.name, self.command.first().map_or("", String::as_str));
+        match self.command.len().saturating_sub(1) {
+            0 => format!("{name}={program}"),
+            1 => format!("{name}={program} (1 argument)"),
+            arguments => format!("{name}={program} ({arguments} arguments)"),
+        }
+    }
+}
+
 impl ListItem for CommandChannel {
     fn kind_of_list() -> String {
         "a list of channels with their programs, such as [\"pager=/usr/local/bin/page --urgent\"]".to_owned()
@@ -169,6 +181,14 @@ impl ListItem for ConfiguredChannel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_shown_without_its_arguments() {
+        let shown = |text: &str| CommandChannel::read(text).unwrap().shown();
+        assert_eq!(shown("pager=/bin/page"), "pager=/bin/page");
+        assert_eq!(shown("pager=/bin/page hunter2"), "pager=/bin/page (1 argument)");
+        assert_eq!(shown("pager=/bin/page --token hunter2"), "pager=/bin/page (2 arguments)");
+    }
 
     #[test]
     fn a_configured_channel_has_its_secrets_in_files() {

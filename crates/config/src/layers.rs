@@ -1,10 +1,11 @@
 //! The precedence of values: flags, then variables, then the file, then defaults.
 
+use crate::allowed::CommandChannel;
 use crate::exit::{CliError, Exit};
 use crate::file::{ConfigFile, USUAL_FILE};
 use crate::handover;
 use crate::settings::{Default, Setting, SettingsTable};
-use crate::value::{self, Raw, Value};
+use crate::value::{self, ListItem, Raw, Value};
 use punctual_client::{SettingBody, SettingsBody};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -222,7 +223,8 @@ impl Surroundings {
 }
 
 impl Surroundings {
-    /// Settings as the API shows them. Values that may be secret are left out; passwords in URLs are not in values.
+    /// Settings as the API shows them. Values that may be secret are left out, and so are arguments of programs;
+    /// passwords in URLs are not in values.
     pub fn report(&self, sources: Vec<(&'static Setting, Json, Source)>) -> SettingsBody {
         let shown = |(setting, value, source): (&'static Setting, Json, Source)| {
             let hidden = is_secret(setting.key) && !value.is_null();
@@ -234,7 +236,11 @@ impl Surroundings {
             };
             SettingBody {
                 key: setting.key.to_owned(),
-                value: if hidden { Json::Null } else { value },
+                value: match setting.key {
+                    _ if hidden => Json::Null,
+                    COMMANDS => without_arguments(&value),
+                    _ => value,
+                },
                 hidden,
                 from: from.to_owned(),
                 origin: (source != Source::Default).then(|| source.to_string()),
@@ -244,6 +250,15 @@ impl Surroundings {
         let file = self.file.as_ref().map(|file| file.path.display().to_string());
         SettingsBody { file, items: sources.into_iter().map(shown).collect() }
     }
+}
+
+/// The setting with programs and their arguments.
+const COMMANDS: &str = "notify.commands";
+
+/// Programs with the number of their arguments, which may be secret.
+fn without_arguments(commands: &Json) -> Json {
+    let commands = commands.as_array().into_iter().flatten().filter_map(Json::as_str);
+    commands.filter_map(|text| CommandChannel::read(text).ok()).map(|channel| channel.shown()).collect()
 }
 
 /// Whether the value of a setting is itself a secret: a caller who knows the address of a heartbeat can send one.
@@ -387,6 +402,58 @@ mod tests {
         let around = surroundings(&[("PUNCTUAL_STORE_PASSWORD_FILE", "/p")], file);
         let files = around.secret_files(&Flags::<ServeSettings>::default());
         assert_eq!(files, ["/etc/punctual/server.key", "/k", "/p"].map(PathBuf::from));
+    }
+
+    /// Logins in addresses, arguments of programs, and addresses that are secrets themselves.
+    #[test]
+    fn the_report_has_no_secret_of_any_setting() {
+        let schemes =
+            ["postgres", "mysql", "redis", "rediss", "etcd", "zookeeper", "nats", "amqp", "http", "https"];
+        let logins = [
+            "ann:hunter2@h:1/d",
+            ":hunter2@h:1/d",
+            "h:1/d?password=hunter2",
+            "h:1/d?user=ann&password=hunter2",
+        ];
+        let holds_address = |setting: &&&Setting| {
+            let name = setting.key.rsplit('.').next().unwrap_or_default();
+            name.ends_with("url") || ["issuer", "replica", "commands"].contains(&name)
+        };
+        let all = ServeSettings::settings();
+        let mut shown = BTreeMap::new();
+        for setting in all.iter().filter(holds_address) {
+            let addresses =
+                schemes.iter().flat_map(|scheme| logins.map(|login| format!("{scheme}://{login}")));
+            let texts: Vec<String> = match setting.key {
+                COMMANDS => vec!["pager=/bin/page --key hunter2".to_owned()],
+                _ => addresses.collect(),
+            };
+            for text in texts {
+                let around = surroundings(&[(&setting.variable(), &text)], "");
+                let report = around.report(around.sources(&Flags::<ServeSettings>::default()));
+                let report = serde_json::to_string(&report).unwrap();
+                assert!(!report.contains("hunter2"), "{} = {text}: {report}", setting.key);
+                let item = around.sources(&Flags::<ServeSettings>::default()).into_iter();
+                let is_taken =
+                    item.filter(|(one, ..)| one.key == setting.key).any(|(_, value, _)| !value.is_null());
+                *shown.entry(setting.key).or_insert(0) += usize::from(is_taken);
+            }
+        }
+        // The others refuse addresses with a login.
+        let taken: Vec<&str> = shown.iter().filter(|(_, count)| **count > 0).map(|(key, _)| *key).collect();
+        assert_eq!(
+            taken,
+            [
+                "broker.url",
+                "coordination.url",
+                "events.url",
+                "intake.url",
+                "notify.commands",
+                "notify.heartbeat_url",
+                "store.replica",
+                "store.url"
+            ]
+        );
     }
 
     #[test]

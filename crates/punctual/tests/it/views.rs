@@ -67,7 +67,17 @@ async fn each_caller_has_views_of_its_own() {
 #[tokio::test]
 async fn operators_see_the_settings_and_where_they_come_from_without_secrets() {
     let heartbeat = "https://hc.example.org/ping/4f2a";
-    let server = Server::start_with(&["--slots", "3", "--notify-heartbeat-url", heartbeat]);
+    let command = "pager=/bin/page --key 4f2a";
+    let server = Server::start_with(&[
+        "--slots",
+        "3",
+        "--notify-heartbeat-url",
+        heartbeat,
+        "--notify-commands",
+        command,
+        "--events",
+        "redis://ann:4f2a@127.0.0.1:1",
+    ]);
     let (status, settings) = server.get("/api/v1/settings").await;
     assert_eq!(status, StatusCode::OK, "{settings}");
     let of = |key: &str| -> Value {
@@ -82,6 +92,8 @@ async fn operators_see_the_settings_and_where_they_come_from_without_secrets() {
         (&of("notify.heartbeat_url")["value"], &of("notify.heartbeat_url")["hidden"]),
         (&Value::Null, &json!(true))
     );
+    assert_eq!(of("notify.commands")["value"], json!(["pager=/bin/page (2 arguments)"]));
+    assert!(of("events.url")["value"].as_str().is_some_and(|url| url.contains("127.0.0.1:1")), "{settings}");
     assert!(!settings.to_string().contains("4f2a"), "{settings}");
     for (role, expected) in [("viewer", StatusCode::FORBIDDEN), ("operator", StatusCode::OK)] {
         let (_, secret) = secret(&server, role).await;
