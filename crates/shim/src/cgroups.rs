@@ -4,8 +4,10 @@
 
 use crate::containment::cgroup::{self, CommandCgroup, Memberships, Version, read};
 use punctual_worker::process::protocol::{CommandLimits, Enclosure, Hold};
-use std::fs;
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// The cgroups of one command; removed with it. A process is in one cgroup of each hierarchy, so all uses of
@@ -47,9 +49,9 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    /// The files that a process writes to in order to enter.
-    pub fn memberships(&self) -> Vec<PathBuf> {
-        self.groups.iter().map(CommandCgroup::processes_file).collect()
+    /// The files that a process writes to in order to enter. Programs that this process starts inherit them.
+    pub fn entrances(&self) -> io::Result<Vec<Entrance>> {
+        self.groups.iter().map(|group| Entrance::open(&group.processes_file())).collect()
     }
 
     pub fn limit_memory(&self) -> bool {
@@ -94,6 +96,23 @@ impl Cgroups {
             self.groups.pop();
         }
         is_set
+    }
+}
+
+/// The open file that a process writes to in order to enter a cgroup.
+pub struct Entrance(File);
+
+impl Entrance {
+    fn open(file: &Path) -> io::Result<Self> {
+        let open = File::options().write(true).open(file);
+        let file = open.map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
+        fcntl_setfd(&file, FdFlags::empty())?;
+        Ok(Entrance(file))
+    }
+
+    /// Where programs that inherit it find it.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 }
 

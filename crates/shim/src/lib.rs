@@ -16,6 +16,7 @@ mod cgroups;
 pub mod containment;
 mod exec;
 mod lines;
+mod mountinfo;
 mod namespace;
 mod notes;
 mod output;
@@ -28,7 +29,7 @@ pub use namespace::{INIT_SUBCOMMAND, run_init};
 pub use tree::signal_all as signal_below;
 
 use crate::containment::Owner;
-use cgroups::Cgroups;
+use cgroups::{Cgroups, Entrance};
 use exec::{Setup, WorkingDir};
 use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
@@ -200,8 +201,13 @@ struct StartedCommand {
 fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCommand, CannotStart> {
     let sandbox = &request.enclosure.sandbox;
     let limits = request.limits;
+    // Open until the command has inherited them: by their paths, they may be read-only for it.
+    let entrances = cgroups.entrances().map_err(|error| CannotStart {
+        text: format!("the cgroups of the command cannot be used: {error}"),
+        is_permanent: false,
+    })?;
     let setup = Setup {
-        cgroups: cgroups.memberships(),
+        cgroups: entrances.iter().map(Entrance::path).collect(),
         memory_bytes: limits.memory_bytes.filter(|_| !cgroups.limit_memory()),
         cpu_secs: limits.cpu_secs,
         // Counted here: the command's own `/proc` may not show the other processes of its user.
@@ -269,9 +275,11 @@ fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPip
         text: format!("the PID namespace of the command cannot be created: {error}"),
         is_permanent: false,
     })?;
-    let mounts = sandbox
-        .namespaces
-        .then(|| Mounts { hidden: sandbox.hidden.clone(), scratch: sandbox.scratch.clone() });
+    let mounts = sandbox.namespaces.then(|| Mounts {
+        hidden: sandbox.hidden.clone(),
+        scratch: sandbox.scratch.clone(),
+        protects_kernel: sandbox.protects_kernel,
+    });
     let setup = InitSetup::new(&status_pipe, request.kill_grace, mounts);
     let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
     command.arg(INIT_SUBCOMMAND).arg(setup);

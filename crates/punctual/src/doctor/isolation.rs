@@ -96,6 +96,9 @@ fn how_to_get(sandboxes: &Sandboxes) -> String {
             false => NAMESPACES_FIX,
         });
     }
+    if sandboxes.has_namespaces() && !sandboxes.protects_kernel() {
+        steps.push("set worker.run_as, so that commands do not run as root");
+    }
     if !sandboxes.has_landlock() {
         steps.push("use Linux 5.19 or later with Landlock enabled (lsm=landlock,…)");
     }

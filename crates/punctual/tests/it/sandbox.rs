@@ -1,6 +1,8 @@
 //! Commands that attack the server and each other, as root and as another user: they reach nothing, and
 //! ordinary commands still work. An ordinary user who runs these tests has fewer ways to start a server.
 
+mod kernel;
+
 use crate::process::{failure, last_execution, submit, written};
 use crate::server::{ALLOW_ROOT, BINARY, Server, eventually};
 use punctual_client::{Client, ExecutionBody, ExecutionStatus, LogStreamBody};

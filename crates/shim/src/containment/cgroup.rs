@@ -1,6 +1,7 @@
 //! Cgroups as directories: where this process can create them, and how to kill everything in one. Knows both
 //! versions of the interface, and nothing of commands.
 
+use crate::mountinfo::{self, Mount};
 use punctual_worker::process::containment::Remains;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -154,7 +155,7 @@ pub struct Memberships {
 
 impl Memberships {
     pub fn read() -> Self {
-        Memberships { mounts: read("/proc/self/mountinfo"), groups: read("/proc/self/cgroup") }
+        Memberships { mounts: read(mountinfo::FILE), groups: read("/proc/self/cgroup") }
     }
 
     /// The directory of this process's cgroup for this controller.
@@ -182,7 +183,7 @@ impl Memberships {
     pub fn roots(&self) -> Vec<PathBuf> {
         let mounts = self.mounts.lines().filter_map(Mount::read);
         let cgroups = mounts.filter(|mount| matches!(mount.kind, "cgroup" | "cgroup2"));
-        cgroups.map(|mount| PathBuf::from(mount.point)).collect()
+        cgroups.map(|mount| mount.point).collect()
     }
 
     /// The controllers and path of each hierarchy.
@@ -196,33 +197,12 @@ impl Memberships {
         // A path outside the mounted part cannot be reached.
         let leads_out = below_root.components().any(|part| part == std::path::Component::ParentDir);
         // Joining an empty path would add a slash.
-        (!leads_out).then(|| Path::new(mount.point).join(below_root).components().collect())
+        (!leads_out).then(|| mount.point.join(below_root).components().collect())
     }
 }
 
 fn names(list: &str, name: &str) -> bool {
     list.split(',').any(|listed| listed == name)
-}
-
-/// A mounted file system.
-struct Mount<'a> {
-    /// The directory of the file system that is mounted.
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
-}
-
-impl<'a> Mount<'a> {
-    /// Parses a line of `mountinfo`.
-    fn read(line: &'a str) -> Option<Self> {
-        let (place, what) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(3);
-        let (root, point) = (place.next()?, place.next()?);
-        let mut what = what.split(' ');
-        let (kind, options) = (what.next()?, what.nth(1)?);
-        Some(Mount { root, point, kind, options })
-    }
 }
 
 #[cfg(test)]

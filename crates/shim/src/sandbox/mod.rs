@@ -110,6 +110,8 @@ pub struct Sandboxes {
     base: Arc<HiddenFile>,
     /// Why commands have no namespaces.
     namespaces: Result<(), String>,
+    /// Why cgroups and settings of the kernel are not read-only in them.
+    kernel: Result<(), String>,
     /// Why Landlock does not restrict commands.
     landlock: Result<(), String>,
     /// Paths that Landlock denies where there are no namespaces.
@@ -137,6 +139,7 @@ impl Sandboxes {
             base: Arc::new(HiddenFile::new(&choice.scratch.base)),
             choice,
             namespaces: no(),
+            kernel: no(),
             landlock: no(),
             denied: vec![],
             exposed: vec![],
@@ -154,7 +157,11 @@ impl Sandboxes {
         let mut in_force = Sandboxes::none(choice, "worker.isolation is none");
         if in_force.choice.mode != IsolationMode::None {
             in_force.landlock = landlock::supported();
-            in_force.namespaces = namespaces_here(&in_force);
+            in_force.kernel = namespaces_here(&in_force, Ok(()));
+            in_force.namespaces = match in_force.kernel {
+                Ok(()) => Ok(()),
+                Err(_) => namespaces_here(&in_force, in_force.kernel.clone()),
+            };
         }
         if let (IsolationMode::Strict, Some(problem)) = (in_force.choice.mode, in_force.missing().first()) {
             return Err(format!("worker.isolation is strict: {problem}"));
@@ -171,8 +178,12 @@ impl Sandboxes {
     pub fn missing(&self) -> Vec<String> {
         let namespaces =
             self.namespaces.as_ref().err().map(|why| format!("no namespaces for commands: {why}"));
+        let kernel = self.kernel.as_ref().err().filter(|_| self.has_namespaces());
+        let kernel = kernel.map(|why| {
+            format!("commands that run as root can change cgroups and settings of the kernel: {why}")
+        });
         let landlock = self.landlock.as_ref().err().map(|why| format!("no Landlock for commands: {why}"));
-        namespaces.into_iter().chain(landlock).collect()
+        namespaces.into_iter().chain(kernel).chain(landlock).collect()
     }
 
     /// The files and directories of the worker that commands can read nevertheless.
@@ -188,6 +199,11 @@ impl Sandboxes {
 
     pub fn has_namespaces(&self) -> bool {
         self.namespaces.is_ok()
+    }
+
+    /// Whether cgroups and settings of the kernel are read-only in the namespaces.
+    pub fn protects_kernel(&self) -> bool {
+        self.has_namespaces() && self.kernel.is_ok()
     }
 
     pub fn has_landlock(&self) -> bool {
@@ -207,6 +223,7 @@ impl Sandboxes {
             account: accounts.by_queue.get(queue).or(accounts.usual.as_ref()).cloned(),
             scratch: scratch.base.join(name),
             namespaces: self.namespaces.is_ok(),
+            protects_kernel: self.protects_kernel(),
             hidden: hidden.collect(),
             landlock: match self.landlock {
                 Ok(()) => Landlock::Denies(self.denied.clone()),
@@ -277,9 +294,9 @@ impl fmt::Display for Sandboxes {
     }
 }
 
-/// Whether commands can have their own namespaces; if not, why.
-fn namespaces_here(in_force: &Sandboxes) -> Result<(), String> {
-    let with = Sandboxes { namespaces: Ok(()), ..in_force.clone() };
+/// Whether commands can have their own namespaces, in which the kernel is protected or not; if not, why.
+fn namespaces_here(in_force: &Sandboxes, kernel: Result<(), String>) -> Result<(), String> {
+    let with = Sandboxes { namespaces: Ok(()), kernel, ..in_force.clone() };
     trial::of(&InForce::trial(), &with)
 }
 
@@ -326,6 +343,18 @@ mod tests {
         let by_queue = BTreeMap::from([("mail".to_owned(), roots.clone())]);
         let accounts = Accounts { usual: Some(jobs), by_queue };
         assert_eq!(accounts.with_roots_group().collect::<Vec<_>>(), [&roots]);
+    }
+
+    #[test]
+    fn namespaces_in_which_the_kernel_can_be_changed_are_reported() {
+        let (ok, no) = (|| Ok(()), || Err("not permitted".to_owned()));
+        let with =
+            |namespaces, kernel| Sandboxes { namespaces, kernel, landlock: Ok(()), ..Sandboxes::plain() };
+        assert!(with(ok(), ok()).missing().is_empty() && with(ok(), ok()).next("one", "").protects_kernel);
+        let weaker = with(ok(), no());
+        assert!(weaker.missing().concat().ends_with("settings of the kernel: not permitted"));
+        assert!(weaker.next("one", "").namespaces && !weaker.next("one", "").protects_kernel);
+        assert_eq!(with(no(), no()).missing(), ["no namespaces for commands: not permitted"]);
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! The mount namespace of one command: the worker's files and the directories of other commands are empty in
-//! it, and `/proc` shows the command's processes only. Runs in the first process of its PID namespace.
+//! it, `/proc` shows the command's processes only, and nothing in it changes the kernel or other cgroups. Runs in the
+//! first process of its PID namespace.
 
 use super::hidden::inode_of;
+use crate::mountinfo::{self, Mount};
 use punctual_worker::process::protocol::HiddenPlace;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, major, minor};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The mounts of a command.
@@ -20,7 +22,17 @@ pub struct Mounts {
     pub hidden: Vec<HiddenPlace>,
     /// The command's own directory; others next to it are hidden.
     pub scratch: PathBuf,
+    /// Whether cgroups and settings of the kernel are read-only.
+    pub protects_kernel: bool,
 }
+
+/// The kinds of file systems through which root changes the kernel, or ends processes of others.
+const KERNEL_FILE_SYSTEMS: [&str; 8] =
+    ["cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "securityfs", "sysfs", "tracefs"];
+/// Where cgroups are mounted. If there are several hierarchies, it is a file system of its own.
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// What is not about processes in `/proc`.
+const KERNEL_FILES: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/bus", "/proc/fs", "/proc/irq"];
 
 /// Enters a mount namespace with these mounts.
 pub fn enter(mounts: &Mounts) -> io::Result<()> {
@@ -35,7 +47,38 @@ pub fn enter(mounts: &Mounts) -> io::Result<()> {
         found.map_or(Ok(()), |file| hide(&file)).map_err(|error| about(&place.path, &error))?;
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).map_err(|error| about(Path::new("/proc"), &error.into()))
+    mount("proc", "/proc", "proc", flags, None).map_err(|error| about(Path::new("/proc"), &error.into()))?;
+    if mounts.protects_kernel { protect_kernel() } else { Ok(()) }
+}
+
+/// Makes everything read-only through which the kernel is changed.
+fn protect_kernel() -> io::Result<()> {
+    for line in fs::read_to_string(mountinfo::FILE)?.lines() {
+        let Some(found) = Mount::read(line) else { continue };
+        let is_of_kernel = KERNEL_FILE_SYSTEMS.contains(&found.kind) || found.point.starts_with(CGROUPS);
+        // Where another file system covers it, nobody can reach it.
+        if is_of_kernel && is_at(found.device, &found.point) {
+            forbid_writing(&found.point).map_err(|error| about(&found.point, &error))?;
+        }
+    }
+    for path in KERNEL_FILES.map(Path::new).into_iter().filter(|path| path.exists()) {
+        mount_bind(path, path)
+            .map_err(io::Error::from)
+            .and_then(|()| forbid_writing(path))
+            .map_err(|error| about(path, &error))?;
+    }
+    Ok(())
+}
+
+/// Whether this device is mounted there.
+fn is_at(device: &str, point: &Path) -> bool {
+    let there = fs::metadata(point).map(|metadata| metadata.dev());
+    there.is_ok_and(|there| format!("{}:{}", major(there), minor(there)) == device)
+}
+
+/// For this mount point only: elsewhere, what is mounted stays as it is.
+fn forbid_writing(point: &Path) -> io::Result<()> {
+    Ok(mount_remount(point, COVER | MountFlags::BIND | MountFlags::RDONLY, "")?)
 }
 
 fn about(path: &Path, error: &io::Error) -> io::Error {

@@ -64,6 +64,8 @@ pub struct Sandbox {
     pub scratch: PathBuf,
     /// Whether the command has its own PID and mount namespaces, in which `hidden` is empty.
     pub namespaces: bool,
+    /// Whether cgroups and settings of the kernel are read-only in the mount namespace.
+    pub protects_kernel: bool,
     /// Directories and files of the worker that commands must not read.
     pub hidden: Vec<HiddenPlace>,
     pub landlock: Landlock,
