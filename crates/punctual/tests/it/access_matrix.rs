@@ -17,8 +17,13 @@ pub struct Asked {
     permission: Option<Permission>,
 }
 
-/// All operations that need a token, as the document describes them.
+/// All operations that need a token, as the document describes them, about a job that need not exist.
 pub async fn operations(server: &Server) -> Vec<Asked> {
+    operations_about(server, JOB).await
+}
+
+/// The same about this job.
+pub async fn operations_about(server: &Server, job: &str) -> Vec<Asked> {
     let (_, document) = server.get("/openapi.json").await;
     let mut operations = Vec::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
@@ -29,7 +34,7 @@ pub async fn operations(server: &Server) -> Vec<Asked> {
             let permission = operation["x-permission"].as_str();
             operations.push(Asked {
                 method: method.to_uppercase().parse().expect("a method"),
-                path: named(path),
+                path: named(path, job),
                 body: operation.pointer("/requestBody/content/application~1json/example").cloned(),
                 permission: permission.map(|word| word.parse().expect("a permission")),
             });
@@ -38,9 +43,9 @@ pub async fn operations(server: &Server) -> Vec<Asked> {
     operations
 }
 
-fn named(path: &str) -> String {
-    path.replace("/jobs/{id}", &format!("/jobs/{JOB}"))
-        .replace("/executions/{id}", &format!("/executions/{JOB}.1.1"))
+fn named(path: &str, job: &str) -> String {
+    path.replace("/jobs/{id}", &format!("/jobs/{job}"))
+        .replace("/executions/{id}", &format!("/executions/{job}.1.1"))
         .replace("/worker/sessions/{id}", "/worker/sessions/7")
         .replace("{operation_id}", JOB)
         .replace("{queue}", "q")

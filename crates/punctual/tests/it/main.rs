@@ -6,6 +6,7 @@ mod access_cli;
 mod access_matrix;
 mod alerts;
 mod api;
+mod attacks;
 mod audit;
 mod autoscaling;
 mod backup;
