@@ -1,7 +1,9 @@
-"""Receivers of notifications for tests: mails by aiosmtpd, webhooks verified by standardwebhooks. Arguments: the port.
+"""Receivers for tests: mails by aiosmtpd, webhooks verified by standardwebhooks, spans read by the messages that
+OpenTelemetry publishes. Arguments: the port.
 
 POST /smtp {"cert", "key", "mode": "tls" or "starttls", "user", "password"} starts a mail server and returns its port.
-POST /hook/SECRET receives webhooks signed with the secret. GET /received returns everything that arrived.
+POST /hook/SECRET receives webhooks signed with the secret. POST /v1/traces receives spans by OTLP. GET /received returns
+everything that arrived.
 """
 
 import json
@@ -13,9 +15,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.unknown_fields import UnknownFieldSet
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from standardwebhooks.webhooks import Webhook
 
-RECEIVED = {"mails": [], "hooks": []}
+RECEIVED = {"mails": [], "hooks": [], "traces": []}
 LOCK = threading.Lock()
 SERVERS = []
 
@@ -68,11 +76,16 @@ class MailServer(Controller):
         return AuthResult(success=is_right, auth_data=data)
 
 
+def unknown(message):
+    """Whether the message has fields that its type does not declare."""
+    return len(UnknownFieldSet(message)) > 0
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def answer(self, status, body=None):
-        text = b"" if body is None else json.dumps(body).encode()
+        text = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(text)))
         self.end_headers()
@@ -89,6 +102,21 @@ class Handler(BaseHTTPRequestHandler):
             server.start()
             SERVERS.append(server)
             self.answer(200, {"port": server.port})
+            return
+        if self.path == "/v1/traces":
+            request = ExportTraceServiceRequest.FromString(body)
+            spans = [
+                (span, MessageToDict(span))
+                for resource in request.resource_spans
+                for scope in resource.scope_spans
+                for span in scope.spans
+            ]
+            for span, shown in spans:
+                # Unknown fields would be mistakes of the sender.
+                shown["exact"] = type(span).FromString(span.SerializeToString()) == span and not unknown(span)
+            with LOCK:
+                RECEIVED["traces"].extend(shown for _, shown in spans)
+            self.answer(200, ExportTraceServiceResponse().SerializeToString())
             return
         secret = self.path.removeprefix("/hook/")
         try:

@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::oidc::Claims;
 use crate::tls::Secured;
 use crate::token_uses::note_use;
+use crate::trace_headers::trace_context;
 use crate::{Api, secret_sha256};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -126,7 +127,8 @@ impl FromRequestParts<Api> for Call {
         let (Some(caller), Some(credential)) = (caller, credential) else {
             return Err(ApiError::Internal("a request came past the guard".to_owned()));
         };
-        Ok(Call { api: api.clone(), cases: api.access.on_behalf_of(caller), credential })
+        let cases = api.access.on_behalf_of(caller).within_trace(trace_context(&parts.headers));
+        Ok(Call { api: api.clone(), cases, credential })
     }
 }
 

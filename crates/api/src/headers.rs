@@ -28,7 +28,8 @@ const STRICT: &str = "max-age=31536000";
 
 /// What a preflight permits, and for how long browsers remember it.
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
-const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, if-match, last-event-id";
+const REQUEST_HEADERS: &str =
+    "authorization, content-type, idempotency-key, if-match, last-event-id, traceparent, tracestate";
 const PREFLIGHT_AGE_SECS: &str = "600";
 /// Response headers that scripts of other origins may read.
 const RESPONSE_HEADERS: &str =

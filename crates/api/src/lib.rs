@@ -39,6 +39,7 @@ mod submission;
 mod suggest;
 mod tls;
 mod token_uses;
+mod trace_headers;
 mod views;
 
 pub use dashboard::HOME as DASHBOARD_PATH;

@@ -80,6 +80,8 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
             tags: job.tags.unwrap_or_default(),
             notify: job.notify.map(Into::into).unwrap_or_default(),
             result_overflow: job.result_overflow.unwrap_or_default(),
+            // The engine adds it.
+            trace: None,
         },
     };
     if problems.is_empty() {

@@ -17,6 +17,7 @@ use crate::stats::StatsBody;
 use crate::tls::{ClientTls, Distrust};
 use crate::{API_PREFIX, IDEMPOTENCY_KEY};
 use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::trace_context::TraceContext;
 use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, Request, RequestBuilder, StatusCode};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -55,6 +56,8 @@ pub struct Client {
     pub(crate) guard: Guard,
     /// The `Idempotency-Key`, if any.
     request_key: Option<String>,
+    /// The trace that requests belong to.
+    trace: Option<TraceContext>,
     retries: Retries,
 }
 
@@ -199,6 +202,7 @@ impl Client {
             socket: None,
             guard: Guard::default(),
             request_key: None,
+            trace: None,
             retries: Retries::default(),
         })
     }
@@ -234,6 +238,12 @@ impl Client {
     /// the server asks, and at least for a growing pause.
     pub fn with_retry_time(&self, time_max: Duration) -> Client {
         Client { retries: Retries { time_max, ..self.retries.clone() }, ..self.clone() }
+    }
+
+    /// The same client, but its requests belong to a trace: these are the headers `traceparent` and `tracestate` of the
+    /// W3C standard "Trace Context". An invalid `traceparent` is ignored.
+    pub fn in_trace(&self, traceparent: &str, tracestate: &str) -> Client {
+        Client { trace: TraceContext::of_headers(traceparent, tracestate), ..self.clone() }
     }
 
     /// The same client, but it passes on every answer.
@@ -464,7 +474,14 @@ impl Client {
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{API_PREFIX}{path}", self.base)).bearer_auth(&self.token)
+        let url = format!("{}{API_PREFIX}{path}", self.base);
+        let request = self.http.request(method, url).bearer_auth(&self.token);
+        let Some(trace) = &self.trace else { return request };
+        let request = request.header("traceparent", trace.traceparent());
+        match trace.tracestate() {
+            Some(state) => request.header("tracestate", state),
+            None => request,
+        }
     }
 
     /// A `GET` of any path of the server, without the token.

@@ -14,6 +14,7 @@ use punctual_core::notes::{Checkpoint, NoteAnswer, Percent};
 use punctual_core::ports::{Assignment, LeaseRef, ReportAnswer};
 use punctual_core::rank::rank;
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::{RunTrace, TraceContext};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -161,6 +162,14 @@ wire! {
         /// What to do with a command's result of more than 64 KiB.
         #[serde(default, skip_serializing_if = "is_default")]
         pub result_overflow: ResultOverflow = words::<ResultOverflow>().otherwise("truncate"),
+        /// The place of this attempt in a trace, by the W3C standard "Trace Context": pass it to the calls of the handler.
+        /// Omitted if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub traceparent: Option<String> =
+            Schema::of("string").example("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        /// Goes along with `traceparent`; omitted if it is empty.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tracestate: Option<String> = Schema::of("string").example("vendor=t61rcWkgMzE"),
     }
 }
 
@@ -170,6 +179,11 @@ fn is_default(overflow: &ResultOverflow) -> bool {
 
 impl AssignmentBody {
     pub fn new(assignment: Assignment, now: Timestamp) -> Result<Self, serde_json::Error> {
+        let trace = assignment.trace_context();
+        let (traceparent, tracestate) = (
+            trace.map(TraceContext::traceparent),
+            trace.and_then(TraceContext::tracestate).map(str::to_owned),
+        );
         Ok(AssignmentBody {
             execution_id: assignment.execution,
             epoch: assignment.epoch,
@@ -193,12 +207,16 @@ impl AssignmentBody {
                 .map(|checkpoint| RawValue::from_string(checkpoint.into_json()))
                 .transpose()?,
             result_overflow: assignment.result_overflow,
+            traceparent,
+            tracestate,
         })
     }
 }
 
 impl From<AssignmentBody> for Assignment {
     fn from(body: AssignmentBody) -> Self {
+        let state = body.tracestate.as_deref().unwrap_or_default();
+        let context = body.traceparent.and_then(|parent| TraceContext::of_headers(&parent, state));
         Assignment {
             execution: body.execution_id,
             epoch: body.epoch,
@@ -214,6 +232,7 @@ impl From<AssignmentBody> for Assignment {
             // The server sends no checkpoint that is too large or too deep.
             checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
             result_overflow: body.result_overflow,
+            trace: context.map(|context| RunTrace { context, is_linked: false }),
         }
     }
 }
@@ -583,6 +602,8 @@ mod tests {
             rank: -8,
             checkpoint: Checkpoint::new(r#"{"offset": 1.50}"#).ok(),
             result_overflow: ResultOverflow::Fail,
+            trace: TraceContext::of_headers("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=1")
+                .map(|context| RunTrace { context, is_linked: false }),
         };
         let body = AssignmentBody::new(assignment.clone(), Timestamp::EPOCH).unwrap();
         let text = serde_json::to_string(&body).unwrap();

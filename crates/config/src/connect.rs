@@ -211,7 +211,7 @@ impl InUse {
 impl ServerConnect {
     /// A client that sends this token, without settings for people.
     pub fn open(&self, token: String) -> anyhow::Result<Client> {
-        Ok(match self.way {
+        let client = match self.way {
             Way::Network => Client::with_tls(&self.server, token, &self.tls)?,
             Way::Socket => {
                 let data_dir = self.data_dir.clone();
@@ -220,7 +220,10 @@ impl ServerConnect {
                     // Also keeps the directory open, to which the path of the socket leads.
                     .with_guard(move || data_dir.must_be_trusted().map_err(|error| error.message))
             }
-        })
+        };
+        // A command of a job that submits others continues its trace.
+        let variable = |name| std::env::var(name).unwrap_or_default();
+        Ok(client.in_trace(&variable("TRACEPARENT"), &variable("TRACESTATE")))
     }
 
     pub fn client(self) -> anyhow::Result<Client> {

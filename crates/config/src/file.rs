@@ -207,7 +207,7 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
                 None => Raw::Other("a list with values that are not strings".to_owned()),
             }
         }
-        DeValue::Float(number) => Raw::Other(format!("the number {number}")),
+        DeValue::Float(number) => Raw::Number(number.to_string()),
         DeValue::Boolean(value) => Raw::Other(value.to_string()),
         DeValue::Table(_) => Raw::Other("a table".to_owned()),
     }

@@ -26,6 +26,7 @@ mod secret_file;
 mod settings;
 pub mod store_url;
 pub mod suggest;
+mod tracing_values;
 mod trust;
 pub mod value;
 mod variables;
@@ -46,8 +47,9 @@ pub use settings::{
     ApiRoleSettings, ApiSettings, BrokerSettings, ClientSettings, ClockSettings, CoordinationSettings,
     DataPlace, EventSettings, IntakeSettings, ListenerSettings, LogSettings, NotificationSettings,
     OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings, SecretsSettings, ServeSettings,
-    StoreSettings, TimeSettings, WorkerRoleSettings, WorkerSettings,
+    StoreSettings, TimeSettings, TracingSettings, WorkerRoleSettings, WorkerSettings,
 };
+pub use tracing_values::{CollectorUrl, Ratio};
 pub use value::SizeMax;
 pub use variables::unknown_variables;
 pub use web::{HostName, Switch, WebOrigin};

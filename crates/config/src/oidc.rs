@@ -75,7 +75,7 @@ impl Value for IssuerUrl {
     }
 }
 
-fn is_issuer(text: &str) -> bool {
+pub(crate) fn is_issuer(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     rest.is_some_and(|rest| {
         !rest.is_empty()

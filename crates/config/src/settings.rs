@@ -558,8 +558,10 @@ settings! {
 }
 
 mod brokers;
+mod tracing;
 
 pub use brokers::{BrokerSettings, EventSettings, IntakeSettings};
+pub use tracing::TracingSettings;
 
 settings! {
     /// Where processes that serve no requests about jobs report their health.
@@ -605,6 +607,7 @@ tables! {
         coordination: CoordinationSettings,
         broker: BrokerSettings,
         time: TimeSettings,
+        tracing: TracingSettings,
         events: EventSettings,
         intake: IntakeSettings,
     }
@@ -624,6 +627,7 @@ tables! {
         coordination: CoordinationSettings,
         broker: BrokerSettings,
         time: TimeSettings,
+        tracing: TracingSettings,
         intake: IntakeSettings,
     }
 }
@@ -642,6 +646,7 @@ tables! {
         coordination: CoordinationSettings,
         broker: BrokerSettings,
         time: TimeSettings,
+        tracing: TracingSettings,
         events: EventSettings,
     }
 }
@@ -660,6 +665,7 @@ tables! {
         coordination: CoordinationSettings,
         broker: BrokerSettings,
         time: TimeSettings,
+        tracing: TracingSettings,
     }
 }
 

@@ -54,14 +54,13 @@ impl Histogram {
     }
 
     pub fn observe(&self, value: u64) {
-        let bucket = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.counts[bucket_of(self.bounds, value)].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
     /// Counts a duration in microseconds.
     pub fn observe_duration(&self, duration: Duration) {
-        self.observe(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+        self.observe(micros(duration));
     }
 
     pub fn snapshot(&self) -> HistogramSnapshot {
@@ -71,6 +70,19 @@ impl Histogram {
             sum: self.sum.load(Ordering::Relaxed),
         }
     }
+}
+
+/// The bucket of a duration, among those with these upper bounds in microseconds.
+pub fn bucket(bounds: &[u64], duration: Duration) -> usize {
+    bucket_of(bounds, micros(duration))
+}
+
+fn bucket_of(bounds: &[u64], value: u64) -> usize {
+    bounds.partition_point(|bound| *bound < value)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl HistogramSnapshot {

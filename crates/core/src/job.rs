@@ -9,6 +9,7 @@ use crate::payload_schema::job_type_problem;
 use crate::retry::RetryPolicy;
 use crate::schedule::{Overlap, OverlapPolicy, Schedule};
 use crate::time::Timestamp;
+use crate::trace_context::SubmittedTrace;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -134,6 +135,9 @@ pub struct Settings {
     pub notify: NotifySettings,
     #[serde(skip_serializing_if = "is_default")]
     pub result_overflow: ResultOverflow,
+    /// The trace that the job was submitted in. No part of its definition: it says nothing about what runs or when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<SubmittedTrace>,
 }
 
 /// What happens to a command's result of more than [`limits::RESULT_BYTES_MAX`] bytes.
@@ -210,6 +214,7 @@ impl Default for Settings {
             tags: Vec::new(),
             notify: NotifySettings::default(),
             result_overflow: ResultOverflow::default(),
+            trace: None,
         }
     }
 }

@@ -54,3 +54,4 @@ pub mod session;
 pub mod silence;
 pub mod slots;
 pub mod time;
+pub mod trace_context;

@@ -15,6 +15,7 @@ use crate::rank::rank;
 use crate::retry::ChosenTime;
 use crate::schedule::SkipReason;
 use crate::time::Timestamp;
+use crate::trace_context::TraceContext;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,9 @@ pub struct RunInput {
     /// The handler of the attempt before this one has chosen the start of this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chosen: bool,
+    /// The trace of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -5,6 +5,7 @@ use crate::Engine;
 use crate::audit::audited;
 use crate::poll_registry::ReservedSlots;
 use crate::submit::{expired, never_runs};
+use crate::traces::TriggerSpan;
 use crate::use_cases::UseCaseError;
 use punctual_core::control::{Refusal, Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -67,26 +68,44 @@ impl Engine {
     pub async fn control(
         &self,
         job: JobId,
-        verb: Verb,
+        mut verb: Verb,
         audit: Option<AuditEntry>,
     ) -> Result<Controlled, ControlError> {
+        let trigger = self.trigger_span(&mut verb);
         let write = Write::Control { now: self.now(), controls: vec![Control { job, verb }] };
         let outcomes =
             audited!(self.context.store, write, audit, WriteReply::Controlled(outcomes) => outcomes);
-        self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere))
+        let outcome = self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere));
+        self.triggered(trigger, &outcome);
+        outcome
+    }
+
+    /// The span of a verb that asks for a run, if this node records spans.
+    fn trigger_span(&self, verb: &mut Verb) -> Option<TriggerSpan> {
+        self.context.traces.as_ref()?.trigger(verb, self.now())
+    }
+
+    fn triggered(&self, trigger: Option<TriggerSpan>, outcome: &Result<Controlled, ControlError>) {
+        if let (Some(traces), Some(trigger), Ok(controlled)) = (&self.context.traces, trigger, outcome) {
+            traces.triggered(trigger, controlled.added, self.now());
+        }
     }
 
     /// Applies verbs to jobs, each independently.
     pub(crate) async fn control_many(
         &self,
-        verbs: Vec<(JobId, Verb)>,
+        mut verbs: Vec<(JobId, Verb)>,
     ) -> Result<Vec<Result<Controlled, ControlError>>, StoreError> {
         if verbs.is_empty() {
             return Ok(vec![]);
         }
+        let triggers: Vec<Option<TriggerSpan>> =
+            verbs.iter_mut().map(|(_, verb)| self.trigger_span(verb)).collect();
         let controls = verbs.into_iter().map(|(job, verb)| Control { job, verb }).collect();
         let outcomes = self.context.store.control(self.now(), controls).await?;
-        Ok(self.controlled(outcomes))
+        let outcomes = self.controlled(outcomes);
+        triggers.into_iter().zip(&outcomes).for_each(|(trigger, outcome)| self.triggered(trigger, outcome));
+        Ok(outcomes)
     }
 
     /// Redrives dead-lettered occurrences, each independently.

@@ -41,6 +41,7 @@ mod secrets;
 mod series;
 mod submit;
 mod timekeeper;
+mod traces;
 mod use_cases;
 mod wait_lists;
 mod wheel;
@@ -60,6 +61,7 @@ pub use peers::ReadyQueueState;
 pub use quota::{Quota, QuotaLeft, RetryAfter, SubmitQuota, TokenBuckets};
 pub use series::SeriesConfig;
 pub use submit::{IdSource, SubmitError, Submitted};
+pub use traces::{Exemplar, Exemplars, TracingConfig};
 pub use use_cases::*;
 
 use agenda::Agenda;
@@ -81,7 +83,7 @@ use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Beat, BeatOutcome, CommitEffects, Host, Lane, LeaseRef, ReadyQueue, Report, ReportAnswer, SecretCipher,
-    SlotReservation, Store, StoreError,
+    SlotReservation, SpanFigures, Store, StoreError,
 };
 use punctual_core::time::Timestamp;
 use retention::Retention;
@@ -89,6 +91,7 @@ use sealed_store::SealedStore;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
+use traces::Traces;
 use use_cases::HeldJobTypes;
 use wait_lists::WaitLists;
 
@@ -171,6 +174,8 @@ pub struct EngineConfig {
     pub events: Option<EventsConfig>,
     /// Where jobs of other systems come from; `None` for nowhere.
     pub intake: Option<IntakeConfig>,
+    /// Where spans go; `None` for nowhere.
+    pub tracing: Option<TracingConfig>,
 }
 
 impl EngineConfig {
@@ -224,6 +229,7 @@ impl Default for EngineConfig {
             job_patches: None,
             events: None,
             intake: None,
+            tracing: None,
         }
     }
 }
@@ -272,6 +278,8 @@ struct EngineContext {
     intake: intake::IntakeState,
     calendars: calendars::KnownCalendars,
     job_types: HeldJobTypes,
+    /// `None` if no spans are recorded.
+    traces: Option<Arc<Traces>>,
 }
 
 impl Engine {
@@ -330,6 +338,7 @@ impl Engine {
             intake: intake::IntakeState::default(),
             calendars: calendars::KnownCalendars::default(),
             job_types: HeldJobTypes::default(),
+            traces: config.tracing.clone().map(|tracing| Traces::new(tracing, &host, store.clone())),
             config,
             host,
             store,
@@ -408,6 +417,16 @@ impl Engine {
 
     pub fn measures(&self) -> MeasureSnapshot {
         self.context.measures.snapshot()
+    }
+
+    /// Recorded runs for the histogram of durations.
+    pub fn exemplars(&self) -> Exemplars {
+        self.context.traces.as_ref().map(|traces| traces.exemplars()).unwrap_or_default()
+    }
+
+    /// The spans of this node; `None` if it records none.
+    pub fn span_figures(&self) -> Option<SpanFigures> {
+        self.context.traces.as_ref().map(|traces| traces.figures())
     }
 
     /// By how many microseconds the store's time is ahead of this machine's; negative if it is behind.

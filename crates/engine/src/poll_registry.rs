@@ -314,6 +314,7 @@ mod tests {
             rank: 0,
             checkpoint: None,
             result_overflow: Default::default(),
+            trace: None,
         }
     }
 

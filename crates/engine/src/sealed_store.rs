@@ -166,7 +166,7 @@ impl SealedStore {
             Some(plain) if !is_sealed(plain) => Some(self.sealed(SealedPlace::Payload(job), plain)?),
             stored => stored.clone(),
         };
-        Ok(RunInput { payload, ..*input })
+        Ok(RunInput { payload, ..input.clone() })
     }
 
     /// The payload of a run in plain text, if it has one of its own and this node can decrypt it.
@@ -175,7 +175,7 @@ impl SealedStore {
         if let Some(stored) = input.payload.as_deref().filter(|text| is_sealed(text))
             && let Ok(plain) = self.open(SealedPlace::Payload(job), stored)
         {
-            *input = Arc::new(RunInput { payload: Some(plain), ..**input });
+            *input = Arc::new(RunInput { payload: Some(plain), ..RunInput::clone(input) });
         }
     }
 

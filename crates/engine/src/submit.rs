@@ -16,6 +16,7 @@ use punctual_core::queue::QueueFull;
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::TraceContext;
 use serde_json::json;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -70,10 +71,20 @@ impl IdSource {
     }
 }
 
+/// The request that jobs come from.
+#[derive(Debug, Default)]
+pub(crate) struct SubmitRequest {
+    /// The source of the ids; random ones without it.
+    pub ids: Option<IdSource>,
+    pub audit: Option<AuditEntry>,
+    /// The trace of the caller.
+    pub trace: Option<TraceContext>,
+}
+
 /// The outcome of an accepted job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SubmitResult {
-    New,
+    New { waits_for_limit: bool },
     Existing(JobId),
     KeyTaken(JobId),
     BadParent { parent: JobId, problem: ParentProblem },
@@ -85,27 +96,29 @@ impl Engine {
     /// Stores these jobs independently: an invalid one does not affect the others. Returns when they are
     /// durable.
     pub async fn submit(&self, specs: Vec<JobSpec>) -> Vec<Result<Submitted, SubmitError>> {
-        self.submit_from(specs.into_iter().map(Ok).collect(), None, None).await
+        let request = SubmitRequest::default();
+        self.submit_from(specs.into_iter().map(Ok).collect(), request).await
     }
 
-    /// Like [`Engine::submit`], with ids from this source. Jobs that were refused already keep their place,
-    /// because the ids follow from it.
-    pub async fn submit_from(
+    /// Like [`Engine::submit`], on behalf of a request. Jobs that were refused already keep their place, because the
+    /// ids follow from it.
+    pub(crate) async fn submit_from(
         &self,
         specs: Vec<Result<JobSpec, SubmitError>>,
-        ids: Option<IdSource>,
-        audit: Option<AuditEntry>,
+        SubmitRequest { ids, audit, trace }: SubmitRequest,
     ) -> Vec<Result<Submitted, SubmitError>> {
         let now = self.now();
         let mut answers: Vec<Result<Submitted, SubmitError>> = Vec::with_capacity(specs.len());
         let mut jobs = Vec::with_capacity(specs.len());
+        let mut submission = self.context.submission(trace, specs.len());
         for (place, spec) in specs.into_iter().enumerate() {
             let id = match ids {
                 Some(source) => source.id(place),
                 None => JobId::new(now, self.context.host.random.next_u64()),
             };
             let admitted = spec.and_then(|spec| admit(id, spec, now)).and_then(|job| self.within_quota(job));
-            answers.push(admitted.map(|job| {
+            answers.push(admitted.map(|mut job| {
+                submission.stamp(place, &mut job);
                 let submitted = submitted(&job);
                 jobs.push(job);
                 submitted
@@ -124,7 +137,7 @@ impl Engine {
             Ok(kept) => Ok(kept.into_iter()),
             Err(error) => Err(SubmitError::Unavailable(error)),
         };
-        for answer in &mut answers {
+        for (place, answer) in answers.iter_mut().enumerate() {
             let Ok(submitted) = answer else { continue };
             let outcome = match &mut kept {
                 Ok(kept) => kept.next().expect("the batcher answers once per item"),
@@ -134,7 +147,8 @@ impl Engine {
                 }
             };
             match outcome {
-                SubmitResult::New => {}
+                SubmitResult::New { waits_for_limit: false } => {}
+                SubmitResult::New { waits_for_limit: true } => submission.waits_for_limit(place),
                 SubmitResult::Existing(job) => {
                     *submitted = Submitted { job, is_existing: true, ..submitted.clone() };
                 }
@@ -148,6 +162,7 @@ impl Engine {
                 SubmitResult::Unreadable(reason) => *answer = Err(SubmitError::Unreadable(reason)),
             }
         }
+        submission.ended(&answers, self.now());
         answers
     }
 }
@@ -251,7 +266,7 @@ impl EngineContext {
                 self.events.touched(begins);
                 let (kept, effects): (Vec<SubmitResult>, Vec<CommitEffects>) =
                     outcomes.into_iter().map(kept).unzip();
-                let new = kept.iter().filter(|kept| **kept == SubmitResult::New).count();
+                let new = kept.iter().filter(|kept| matches!(kept, SubmitResult::New { .. })).count();
                 self.counters.submitted.add(new as u64);
                 self.follow_up(effects, reservation);
                 Ok(kept)
@@ -293,8 +308,10 @@ impl EngineContext {
 
 fn kept(outcome: SubmitOutcome) -> (SubmitResult, CommitEffects) {
     let kept = match outcome {
-        SubmitOutcome::Created(effects) => return (SubmitResult::New, effects),
-        SubmitOutcome::AlreadyThere => SubmitResult::New,
+        SubmitOutcome::Created(effects) => {
+            return (SubmitResult::New { waits_for_limit: !effects.joined.is_empty() }, effects);
+        }
+        SubmitOutcome::AlreadyThere => SubmitResult::New { waits_for_limit: false },
         SubmitOutcome::Existing(job) => SubmitResult::Existing(job),
         SubmitOutcome::KeyTaken(job) => SubmitResult::KeyTaken(job),
         SubmitOutcome::BadParent { parent, problem } => SubmitResult::BadParent { parent, problem },

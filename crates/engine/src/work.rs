@@ -4,6 +4,7 @@ use crate::batcher::Batcher;
 use crate::measures::MeasuredRun;
 use crate::poll_registry::ReservedSlots;
 use crate::secrets::SecretUser;
+use crate::traces::ReportedRun;
 use crate::{Engine, EngineContext};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
@@ -27,8 +28,12 @@ impl WorkerPort for Engine {
         let lease = opening.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
         let opening = SessionOpening { lease, ..opening };
         let worker = SecretUser::of(&opening);
+        let name = self.context.traces.as_ref().map(|_| opening.worker.clone());
         let session = self.context.store.open_session(self.now(), opening).await.map_err(unavailable)?;
         self.context.secrets.opened(session, worker);
+        if let (Some(traces), Some(name)) = (&self.context.traces, name) {
+            traces.opened(session, name);
+        }
         Ok(SessionGrant { session, now: self.now() })
     }
 
@@ -48,7 +53,7 @@ impl WorkerPort for Engine {
             // The outcome of a check or a lease is pending: leaving now would lose it.
             Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone()))?,
         };
-        self.with_secrets(session, assignments).await
+        self.with_secrets(session, self.context.in_traces(session, assignments)).await
     }
 
     async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
@@ -194,11 +199,17 @@ impl EngineContext {
         let kept = |report: Report| report.not_after(now).within_limits();
         let reports: Vec<Report> = reports.into_iter().map(kept).collect();
         let runs: Vec<MeasuredRun> = reports.iter().map(|report| MeasuredRun::from(&report.end)).collect();
+        let ends = self.traces.as_ref().map(|_| reports.iter().map(ReportedRun::from).collect::<Vec<_>>());
         self.measures.batches.report.observe(reports.len() as u64);
         let outcomes = self.store.report(now, reports).await;
         let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;
         for (run, outcome) in runs.into_iter().zip(&outcomes) {
             self.count_report(run, outcome);
+        }
+        if let (Some(traces), Some(ends)) = (&self.traces, ends) {
+            let times = (now, self.time.now());
+            let ends = ends.into_iter().zip(&outcomes);
+            traces.ended(ends.filter_map(|(end, outcome)| end.recorded(outcome, times)).collect());
         }
         self.events.touched(ended);
         let answers = outcomes.iter().map(|outcome| outcome.answer).collect();

@@ -6,5 +6,6 @@ pub mod coordination;
 mod password_file;
 mod secrets;
 pub mod serve;
+mod spans;
 pub mod store;
 pub mod zones;

@@ -102,6 +102,7 @@ fn assignment() -> Assignment {
         rank: 0,
         checkpoint: None,
         result_overflow: Default::default(),
+        trace: None,
     }
 }
 

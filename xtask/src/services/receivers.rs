@@ -1,4 +1,4 @@
-//! Receivers of notifications for tests: a mail server and a verifier of webhooks from PyPI, in the folder
+//! Receivers for tests: a mail server, a verifier of webhooks and a reader of spans from PyPI, in the folder
 //! `xtask/receivers`.
 
 use super::programs::Programs;
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::Command;
 
 const FOLDER: &str = "receivers";
-const PACKAGES: [&str; 2] = ["aiosmtpd==1.4.6", "standardwebhooks==1.1.0"];
+const PACKAGES: [&str; 3] = ["aiosmtpd==1.4.6", "opentelemetry-proto==1.45.2", "standardwebhooks==1.1.0"];
 
 /// Installs the packages, unless they are installed.
 pub fn install(root: &Path) -> Result<Programs> {
     let tools = PythonTools::with(root, FOLDER, &PACKAGES)
-        .context("the tests need aiosmtpd and standardwebhooks from PyPI")?;
+        .context("the tests need aiosmtpd, opentelemetry-proto and standardwebhooks from PyPI")?;
     Ok(Programs::alone(tools_folder(root).join(FOLDER).join("bin"), tools.libraries()))
 }
 

@@ -250,7 +250,9 @@ pub(super) const FAMILIES: &[MetricFamily] = &[
     ),
     histogram("punctual_execution_duration_seconds", "How long handlers ran, by outcome.", |now, out| {
         for (outcome, times) in &now.measures.execution {
-            out.histogram(&[outcome], times);
+            let status = Status::ALL.into_iter().find(|status| status.word().eq_ignore_ascii_case(outcome));
+            let exemplar = |bucket| now.exemplars.get(&(status?, bucket)).copied();
+            out.histogram_with(&[outcome], times, exemplar);
         }
     })
     .by(&["outcome"]),
@@ -518,6 +520,26 @@ pub(super) const FAMILIES: &[MetricFamily] = &[
         "punctual_intake_errors_total",
         "Failed attempts to receive messages with jobs, to store their jobs or to acknowledge them; they are repeated.",
         |now, out| out.value(&[], now.counters.intake_errors),
+    ),
+    // Traces.
+    counter(
+        "punctual_tracing_spans_exported_total",
+        "Spans that the collector has accepted; absent if tracing.endpoint is not set.",
+        |now, out| {
+            if let Some(spans) = &now.spans {
+                out.value(&[], spans.exported);
+            }
+        },
+    ),
+    counter(
+        "punctual_tracing_spans_dropped_total",
+        "Spans that were lost: the queue was full, or the collector did not accept them; absent if tracing.endpoint is \
+         not set.",
+        |now, out| {
+            if let Some(spans) = &now.spans {
+                out.value(&[], spans.dropped);
+            }
+        },
     ),
     counter("punctual_fires_late_total", "Schedules that were fired more than 5 s late.", |now, out| {
         out.value(&[], now.counters.late_fires);

@@ -1,4 +1,4 @@
-//! Prometheus metrics in its text format. [`catalog`] lists the metrics; this module writes them. Every value
+//! Prometheus metrics in its text format, and in OpenMetrics where there are exemplars. [`catalog`] lists the metrics; this module writes them. Every value
 //! comes from a counter that is maintained anyway: a scrape costs the same whether ten jobs wait or ten
 //! million.
 //!
@@ -18,19 +18,41 @@ use crate::error::ApiError;
 use lanes::LaneFigures;
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::limits;
-use punctual_core::ports::{JobCounts, StoreError, StoreFigures, StoreHealth};
+use punctual_core::ports::{JobCounts, SpanFigures, StoreError, StoreFigures, StoreHealth};
 use punctual_core::series::JobTotals;
 use punctual_core::time::{Timestamp, duration_micros};
 use punctual_engine::{
-    Capacity, ClusterSnapshot, CounterSnapshot, EventsState, LimitedQueue, MeasureSnapshot, Readings,
-    ReadyQueueState, UseCaseError,
+    Capacity, ClusterSnapshot, CounterSnapshot, EventsState, Exemplar, Exemplars, LimitedQueue,
+    MeasureSnapshot, Readings, ReadyQueueState, UseCaseError,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use traffic::TrafficSnapshot;
 
-/// The content type of [`exposition`].
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The syntax of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsFormat {
+    Text,
+    /// The only one with exemplars.
+    OpenMetrics,
+}
+
+impl MetricsFormat {
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            MetricsFormat::Text => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// OpenMetrics if the client accepts it and this node records spans. Otherwise it has no advantage, and every scraper
+    /// reads the text format.
+    fn chosen(accept: Option<&str>, snapshot: Option<&MetricsSnapshot>) -> Self {
+        let is_accepted = accept.is_some_and(|accept| accept.contains("application/openmetrics-text"));
+        let has_exemplars = snapshot.is_some_and(|snapshot| snapshot.spans.is_some());
+        if is_accepted && has_exemplars { MetricsFormat::OpenMetrics } else { MetricsFormat::Text }
+    }
+}
 
 /// All measurements at one moment.
 struct MetricsSnapshot {
@@ -53,6 +75,8 @@ struct MetricsSnapshot {
     limited: Vec<LimitedQueue>,
     counters: CounterSnapshot,
     measures: MeasureSnapshot,
+    spans: Option<SpanFigures>,
+    exemplars: Exemplars,
     store: StoreFigures,
     job_totals: JobTotals,
     traffic: TrafficSnapshot,
@@ -69,6 +93,8 @@ impl MetricsSnapshot {
             jobs,
             counters,
             measures,
+            spans,
+            exemplars,
             store,
             job_totals,
         } = readings;
@@ -93,6 +119,8 @@ impl MetricsSnapshot {
             workers_refusing: sessions.iter().filter(|session| !session.refuses().is_empty()).count() as u64,
             counters,
             measures,
+            spans,
+            exemplars,
             store,
             job_totals,
             traffic: api.traffic.snapshot(),
@@ -108,29 +136,38 @@ fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String,
 
 /// All current metrics. For a store that is damaged and cannot be read, the metrics that need no reading:
 /// alerts on damage must not depend on the damaged data.
-pub async fn exposition(call: &Call) -> Result<String, ApiError> {
+pub async fn exposition(call: &Call, accept: Option<&str>) -> Result<(MetricsFormat, String), ApiError> {
     let snapshot = match call.cases.readings().await {
         Ok(readings) => Some(MetricsSnapshot::of(readings, &call.api, call.cases.now())),
         Err(UseCaseError::StoreFailed(StoreError::Broken(_))) => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(written(snapshot.as_ref(), &call.cases.store_health()?))
+    let format = MetricsFormat::chosen(accept, snapshot.as_ref());
+    Ok((format, written(snapshot.as_ref(), &call.cases.store_health()?, format)))
 }
 
-fn written(snapshot: Option<&MetricsSnapshot>, health: &StoreHealth) -> String {
+fn written(snapshot: Option<&MetricsSnapshot>, health: &StoreHealth, format: MetricsFormat) -> String {
     let mut text = String::with_capacity(32 * 1_024);
     for family in catalog::FAMILIES {
         if snapshot.is_none() && matches!(family.read, SampleSource::Snapshot(_)) {
             continue;
         }
         let kind = family.kind.word();
-        let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n", family.name, family.help);
-        let mut samples = Samples { family, text: &mut text };
+        let name = match format {
+            MetricsFormat::Text => family.name,
+            // There, the suffix belongs to the samples.
+            MetricsFormat::OpenMetrics => family.name.strip_suffix("_total").unwrap_or(family.name),
+        };
+        let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
+        let mut samples = Samples { family, text: &mut text, format };
         match (&family.read, snapshot) {
             (SampleSource::Snapshot(read), Some(snapshot)) => read(snapshot, &mut samples),
             (SampleSource::Snapshot(_), None) => {}
             (SampleSource::Health(read), _) => read(health, &mut samples),
         }
+    }
+    if format == MetricsFormat::OpenMetrics {
+        text.push_str("# EOF\n");
     }
     text
 }
@@ -172,6 +209,7 @@ impl MetricKind {
 struct Samples<'a> {
     family: &'a MetricFamily,
     text: &'a mut String,
+    format: MetricsFormat,
 }
 
 impl Samples<'_> {
@@ -187,17 +225,37 @@ impl Samples<'_> {
 
     /// A histogram. Families in seconds keep theirs in microseconds.
     fn histogram(&mut self, labels: &[&str], snapshot: &HistogramSnapshot) {
+        self.histogram_with(labels, snapshot, |_| None);
+    }
+
+    /// The same with an example for each bucket, where the format has a place for it.
+    fn histogram_with(
+        &mut self,
+        labels: &[&str],
+        snapshot: &HistogramSnapshot,
+        exemplar: impl Fn(usize) -> Option<Exemplar>,
+    ) {
         let scale = if self.family.name.ends_with("_seconds") { 1e6 } else { 1.0 };
         let mut below = 0;
-        for (bound, count) in snapshot.bounds.iter().zip(&snapshot.counts) {
+        for (bucket, (bound, count)) in snapshot.bounds.iter().zip(&snapshot.counts).enumerate() {
             below += count;
             let bound = (*bound as f64 / scale).to_string();
             self.line("_bucket", labels, Some(&bound), below as f64);
+            self.exemplar(exemplar(bucket));
         }
         let count = snapshot.count() as f64;
         self.line("_bucket", labels, Some("+Inf"), count);
+        self.exemplar(exemplar(snapshot.bounds.len()));
         self.line("_sum", labels, None, snapshot.sum as f64 / scale);
         self.line("_count", labels, None, count);
+    }
+
+    /// Adds an exemplar to the last line.
+    fn exemplar(&mut self, exemplar: Option<Exemplar>) {
+        let (MetricsFormat::OpenMetrics, Some(exemplar)) = (self.format, exemplar) else { return };
+        let (value, at) = (exemplar.duration.as_secs_f64(), exemplar.at.as_micros() as f64 / 1e6);
+        self.text.truncate(self.text.trim_end().len());
+        let _ = writeln!(self.text, " # {{trace_id=\"{}\"}} {value} {at}", exemplar.trace);
     }
 
     fn line(&mut self, suffix: &str, labels: &[&str], below: Option<&str>, value: f64) {

@@ -3,8 +3,10 @@
 
 use super::catalog::FAMILIES;
 use super::*;
+use punctual_core::trace_context::TraceContext;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 const PAGE_HEAD: &str = "\
 # Metrics
@@ -67,7 +69,7 @@ fn names_are_our_own_and_end_as_their_type_demands() {
 
 fn lines(family: &MetricFamily, write: impl FnOnce(&mut Samples<'_>)) -> String {
     let mut text = String::new();
-    write(&mut Samples { family, text: &mut text });
+    write(&mut Samples { family, text: &mut text, format: MetricsFormat::Text });
     text
 }
 
@@ -91,4 +93,25 @@ fn a_histogram_counts_all_that_lie_below_each_bound() {
     let expected = "wait_seconds_bucket{le=\"0.0001\"} 2\nwait_seconds_bucket{le=\"1\"} 2\n\
          wait_seconds_bucket{le=\"+Inf\"} 3\nwait_seconds_sum 2.5\nwait_seconds_count 3\n";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn an_exemplar_follows_the_bucket_of_its_value_in_openmetrics_alone() {
+    let snapshot = HistogramSnapshot { bounds: &[100, 1_000_000], counts: vec![2, 1, 0], sum: 500_200 };
+    let family = family_of("run_seconds", &[]);
+    let trace = TraceContext::of_headers("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "");
+    let (duration, at) = (Duration::from_millis(500), Timestamp::from_micros(1_500_000));
+    let exemplar = Exemplar { trace: trace.unwrap().trace, duration, at };
+    let write = |format| {
+        let mut text = String::new();
+        let mut samples = Samples { family: &family, text: &mut text, format };
+        samples.histogram_with(&[], &snapshot, |bucket| (bucket == 1).then_some(exemplar));
+        text
+    };
+    let line = "run_seconds_bucket{le=\"1\"} 3";
+    assert!(write(MetricsFormat::Text).contains(&format!("{line}\n")));
+    let text = write(MetricsFormat::OpenMetrics);
+    let example = " # {trace_id=\"0af7651916cd43dd8448eb211c80319c\"} 0.5 1.5\n";
+    assert!(text.contains(&format!("{line}{example}")), "{text}");
+    assert_eq!(text.matches("trace_id").count(), 1, "{text}");
 }

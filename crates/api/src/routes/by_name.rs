@@ -137,7 +137,11 @@ impl JobPut {
         {
             job.start_at = None;
         }
-        self.spec(job, Basis { stored: Some(schedule), ..Basis::new(self.now, &stored.owner) })
+        let mut spec =
+            self.spec(job, Basis { stored: Some(schedule), ..Basis::new(self.now, &stored.owner) })?;
+        // No part of the definition: another trace is no change.
+        spec.settings.trace = stored.settings.trace.clone();
+        Ok(spec)
     }
 
     fn spec(&self, job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, ApiError> {

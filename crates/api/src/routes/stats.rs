@@ -5,7 +5,8 @@ use crate::error::ApiError;
 use crate::routes::pause;
 use crate::{metrics, views};
 use axum::Json;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use punctual_client::{CountersBody, JobsBody, LiveBody, LookedAtBody, StatsBody};
 use punctual_core::limits;
@@ -21,8 +22,10 @@ pub async fn stats(call: Call) -> Result<Json<StatsBody>, ApiError> {
     Ok(Json(StatsBody { pause, ..shown(call.cases.stats().await?) }))
 }
 
-pub async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {
-    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&call).await?))
+pub async fn metrics(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let (format, text) = metrics::exposition(&call, accept).await?;
+    Ok(([(CONTENT_TYPE, format.content_type())], text))
 }
 
 fn shown(stats: Stats) -> StatsBody {

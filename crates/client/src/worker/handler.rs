@@ -11,6 +11,7 @@ use punctual_core::ports::{
 };
 use punctual_core::retry::ChosenTime;
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::TraceContext;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -65,6 +66,17 @@ impl Context {
     /// The same for every attempt of the occurrence: pass it to anything that must not happen twice.
     pub fn idempotency_key(&self) -> OccurrenceId {
         self.assignment.idempotency_key()
+    }
+
+    /// The place of this attempt in a trace, as the header `traceparent` of the W3C standard "Trace Context". Give it to
+    /// your tracing library as the parent of the handler's spans.
+    pub fn traceparent(&self) -> Option<String> {
+        self.assignment.trace_context().map(TraceContext::traceparent)
+    }
+
+    /// The header `tracestate` that goes along with [`Context::traceparent`].
+    pub fn tracestate(&self) -> Option<&str> {
+        self.assignment.trace_context().and_then(TraceContext::tracestate)
     }
 
     /// When the attempt will time out, in server time.
@@ -365,6 +377,7 @@ mod tests {
                 rank: 0,
                 checkpoint: None,
                 result_overflow: Default::default(),
+                trace: None,
             },
             deadline: Timestamp::from_micros(1_000_000),
             logs: Arc::new(Nowhere),

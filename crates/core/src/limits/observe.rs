@@ -115,3 +115,38 @@ pub const NODE_NOT_READY_AFTER: Duration = Duration::from_secs(30);
 pub const ACK_LINK_VALID: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The longest silence.
 pub const SILENCE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Members and bytes of a `tracestate`. One with more members is ignored; of one with more bytes, members longer than
+/// `TRACESTATE_MEMBER_BYTES_MAX` are left out, and then the last ones.
+pub const TRACESTATE_MEMBERS_MAX: usize = 32;
+pub const TRACESTATE_BYTES_MAX: usize = 512;
+pub const TRACESTATE_MEMBER_BYTES_MAX: usize = 128;
+/// Spans that wait to be sent to the collector. Further ones are dropped and counted.
+pub const SPANS_WAITING_MAX: usize = 8_192;
+/// Spans in one request to the collector.
+pub const SPANS_BATCH_MAX: usize = 512;
+/// How long spans are collected before they are sent together.
+pub const SPANS_BATCH_DELAY: Duration = Duration::from_secs(1);
+/// How often a batch is sent to a collector that does not accept it. After that, its spans are dropped and counted.
+pub const SPANS_TRIES_MAX: u32 = 3;
+/// How long the collector may take to answer.
+pub const SPANS_SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pauses after requests that the collector did not accept: the first one, and the longest.
+pub const SPANS_RETRY_MIN: Duration = Duration::from_secs(1);
+pub const SPANS_RETRY_MAX: Duration = Duration::from_secs(30);
+/// How long a process that stops tries to send its last spans.
+pub const SPANS_FLUSH_MAX: Duration = Duration::from_secs(2);
+/// Bytes of an error message in a span. The rest is cut off.
+pub const SPAN_ERROR_BYTES_MAX: usize = 1_024;
+/// Links of one span. Further ones are left out.
+pub const SPAN_LINKS_MAX: usize = 128;
+/// Running executions whose trace a node remembers. For others it reads the store.
+pub const TRACED_RUNS_MAX: usize = 20_000;
+/// Ends of executions, and fires, for which a node reads the store at once to complete their spans. Further ones have no
+/// spans, and are counted as dropped.
+pub const TRACED_READS_MAX: usize = 1_000;
+/// Jobs whose name and trace a node remembers, and for how long.
+pub const TRACED_JOBS_MAX: usize = 10_000;
+pub const TRACED_JOB_AGE_MAX: Duration = Duration::from_secs(60);
+/// Sessions whose worker's name a node remembers for spans.
+pub const TRACED_SESSIONS_MAX: usize = 10_000;

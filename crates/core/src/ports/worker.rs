@@ -14,6 +14,7 @@ use crate::occurrence::ReportedEnd;
 use crate::ports::{Lane, LogLine};
 use crate::slots::Demand;
 use crate::time::Timestamp;
+use crate::trace_context::{RunTrace, TraceContext};
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -145,11 +146,18 @@ pub struct Assignment {
     /// The checkpoint of an earlier attempt of the occurrence.
     pub checkpoint: Option<Checkpoint>,
     pub result_overflow: ResultOverflow,
+    /// How the run relates to the trace of the request that asked for it. A handler gets the place of its attempt.
+    pub trace: Option<RunTrace>,
 }
 
 impl Assignment {
     pub fn lease(&self) -> LeaseRef {
         LeaseRef { execution: self.execution, epoch: self.epoch }
+    }
+
+    /// The place of the attempt in a trace, which its handler may continue.
+    pub fn trace_context(&self) -> Option<&TraceContext> {
+        self.trace.as_ref().filter(|trace| !trace.is_linked).map(|trace| &trace.context)
     }
 
     /// The same for every attempt of the occurrence.

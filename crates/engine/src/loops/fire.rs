@@ -4,12 +4,13 @@
 use crate::agenda::segment_of;
 use crate::pause::ErrorPause;
 use crate::poll_registry::ReservedSlots;
+use crate::traces::FiredRun;
 use crate::{Duties, EngineContext};
 use futures_util::future::{join, pending, select};
 use punctual_core::ids::{OccurrenceId, Segment};
 use punctual_core::limits;
 use punctual_core::ports::{
-    Due, DueKind, FireOutcome, FireRequest, LookOutcome, LookRequest, StoreError, Task,
+    Due, DueKind, FireOutcome, FireRequest, Lane, LookOutcome, LookRequest, StoreError, Task,
 };
 use punctual_core::time::{Monotonic, Timestamp};
 use std::pin::pin;
@@ -156,9 +157,9 @@ async fn fire_batch(context: &EngineContext, due: Vec<Due>) -> Result<usize, Sto
     let _firing = context.firing.lock().await;
     let now = context.time.now();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
-    let mut due_at = Vec::new();
+    let (entries, mut due) = (due, Vec::new());
     let (mut fire_places, mut look_places) = (ReservedSlots::default(), ReservedSlots::default());
-    for entry in due {
+    for entry in entries {
         match entry.what {
             DueKind::Schedule { job, version } => {
                 let reservation = context.poll_registry.reserve(
@@ -167,7 +168,7 @@ async fn fire_batch(context: &EngineContext, due: Vec<Due>) -> Result<usize, Sto
                     entry.lane.job_type(),
                 );
                 fires.push(FireRequest { job, version, reservation });
-                due_at.push(entry.at);
+                due.push((entry.at, entry.lane));
             }
             DueKind::Live { occurrence, attempt } => {
                 let reservation = context.poll_registry.reserve(
@@ -180,11 +181,9 @@ async fn fire_batch(context: &EngineContext, due: Vec<Due>) -> Result<usize, Sto
             }
         }
     }
-    let (fired, opened) = join(
-        fire_schedules(context, now, fires, &due_at, fire_places),
-        look(context, now, looks, look_places),
-    )
-    .await;
+    let (fired, opened) =
+        join(fire_schedules(context, now, fires, due, fire_places), look(context, now, looks, look_places))
+            .await;
     opened.and(fired)
 }
 
@@ -192,7 +191,7 @@ async fn fire_schedules(
     context: &EngineContext,
     now: Timestamp,
     fires: Vec<FireRequest>,
-    due_at: &[Timestamp],
+    due: Vec<(Timestamp, Lane)>,
     places: ReservedSlots,
 ) -> Result<usize, StoreError> {
     if fires.is_empty() {
@@ -210,21 +209,35 @@ async fn fire_schedules(
     let fired_at = context.time.now();
     let mut lateness = Vec::with_capacity(outcomes.len());
     let mut conflicts = 0;
-    for (outcome, due_at) in outcomes.into_iter().zip(due_at) {
+    let mut traced = Vec::new();
+    for (outcome, (due_at, lane)) in outcomes.into_iter().zip(due) {
         match outcome {
             FireOutcome::Fired { mut effects, occurrences, skipped } => {
-                let late = fired_at.since(*due_at);
+                let late = fired_at.since(due_at);
                 context.measures.fire_lateness.observe_duration(late);
                 lateness.push(late);
                 context.counters.fired.add(occurrences.len() as u64);
                 context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
+                if context.traces.is_some() {
+                    traced.extend(occurrences.iter().map(|(occurrence, scheduled_time)| FiredRun {
+                        occurrence: *occurrence,
+                        scheduled_time: *scheduled_time,
+                        lane: lane.clone(),
+                        started_at: now,
+                        ended_at: fired_at,
+                        waits_for_limit: !effects.joined.is_empty(),
+                    }));
+                }
                 context.hold_next(std::mem::take(&mut effects.due));
                 all_effects.push(effects);
             }
             FireOutcome::Conflict => conflicts += 1,
             FireOutcome::NotDue | FireOutcome::UnknownCalendar(_) => {}
         }
+    }
+    if let Some(traces) = &context.traces {
+        traces.fired(traced);
     }
     context.counters.fire_conflicts.add(conflicts as u64);
     context.note_lateness(lateness.into_iter());

@@ -7,8 +7,11 @@
 //! has just declared one lost sweeps, too.
 
 use crate::poll_registry::ReservedSlots;
+use crate::traces::EndedRun;
 use crate::{Duties, EngineContext};
 use punctual_core::defects::{Defect, planted};
+use punctual_core::ids::ExecutionId;
+use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::ports::{SessionRow, StoreError};
 use punctual_core::session::{Pulse, SessionObserver};
@@ -44,6 +47,7 @@ async fn round(context: &EngineContext, observer: &mut SessionObserver) -> Resul
             tracing::warn!(count = recovered.ended.len(), "executions of lost workers were recovered");
         }
         context.count_ended(&recovered.ended);
+        trace_lost(context, &recovered.ended);
         context.counters.retried.add(recovered.retried as u64);
         context.follow_up([recovered.effects], ReservedSlots::default());
         if !recovered.more {
@@ -51,6 +55,23 @@ async fn round(context: &EngineContext, observer: &mut SessionObserver) -> Resul
         }
     }
     Ok(())
+}
+
+/// Records the spans of attempts that were lost with their workers.
+fn trace_lost(context: &EngineContext, ended: &[(ExecutionId, Status)]) {
+    let Some(traces) = &context.traces else { return };
+    let completed_at = context.time.now();
+    let lost = ended.iter().map(|(execution, status)| EndedRun {
+        execution: *execution,
+        status: *status,
+        started_at: None,
+        completed_at,
+        error: (*status == Status::Lost).then(|| "the worker stopped responding".to_owned()),
+        is_retried: false,
+        retry_at: None,
+        report: None,
+    });
+    traces.ended(lost.collect());
 }
 
 /// Declares these sessions lost; returns how many were.

@@ -4,7 +4,7 @@ use super::audit::changed_fields;
 use super::scope::JobsMatching;
 use super::secrets::SecretRules;
 use super::{Forbidden, RequestTry, UseCase, UseCaseError, UseCases};
-use crate::submit::unknown_parent;
+use crate::submit::{SubmitRequest, unknown_parent};
 use crate::{ControlError, SubmitError, Submitted};
 use punctual_core::access::Permission;
 use punctual_core::control::{Refusal, Verb};
@@ -20,6 +20,7 @@ use punctual_core::ports::{
 };
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::SubmittedTrace;
 use serde_json::Value;
 
 /// How often a change is recomputed because the job was changed concurrently.
@@ -133,7 +134,8 @@ impl UseCases {
             });
         }
         let audit = self.audited(UseCase::Submit, "");
-        Ok(self.engine.submit_from(checked, attempt.ids, audit).await)
+        let request = SubmitRequest { ids: attempt.ids, audit, trace: self.trace.clone() };
+        Ok(self.engine.submit_from(checked, request).await)
     }
 
     /// What is wrong with the payload or the calendars of a new job.
@@ -307,8 +309,13 @@ impl UseCases {
             }
             let mut spec = make(&stored.spec)?;
             spec.settings.by_name |= stored.spec.settings.by_name;
+            // No part of the definition, and so no change of it.
+            spec.settings.trace = stored.spec.settings.trace.clone();
             self.check_change(id, &stored.spec, &spec).await?;
             let audit = entry(&changed_fields(&stored.spec, &spec));
+            if let Some(context) = &self.trace {
+                spec.settings.trace = Some(SubmittedTrace { context: context.clone(), in_batch: false });
+            }
             match self.engine.update(&stored, spec, audit).await {
                 Ok(_) => return Ok(()),
                 Err(ControlError::Refused(Refusal::Stale { .. })) if expected.is_none() => {}

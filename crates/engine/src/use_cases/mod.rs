@@ -80,6 +80,7 @@ pub use workers::{EligibleWorkers, WorkerView, lane_of};
 use crate::Engine;
 use punctual_core::ports::{Store, StoreError, Token, User};
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::TraceContext;
 use std::fmt::Display;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -111,6 +112,7 @@ impl Access {
             session_tokens: self.session_tokens.clone(),
             directory_changes: self.directory_changes.clone(),
             caller,
+            trace: None,
         }
     }
 
@@ -153,9 +155,16 @@ pub struct UseCases {
     session_tokens: Arc<SessionTokens>,
     directory_changes: Arc<Mutex<()>>,
     caller: Caller,
+    /// The trace of the request.
+    trace: Option<TraceContext>,
 }
 
 impl UseCases {
+    /// The same for a request that belongs to a trace.
+    pub fn within_trace(self, trace: Option<TraceContext>) -> Self {
+        UseCases { trace, ..self }
+    }
+
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

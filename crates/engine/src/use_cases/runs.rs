@@ -28,13 +28,13 @@ impl UseCases {
             Some(payload) => self.check_own_payload(id, payload).await?,
             None => self.check_in_scope(id).await?,
         }
-        let input = payload.map(|payload| {
-            Arc::new(RunInput { payload: Some(payload), repeats: None, ..RunInput::default() })
-        });
-        let details = json!({ "payload": input.is_some() });
-        let audit = match input {
-            Some(_) => self.audited_with(UseCase::TriggerJob, format_args!("job {id}"), &details),
-            None => self.audited(UseCase::TriggerJob, format_args!("job {id}")),
+        let has_payload = payload.is_some();
+        let input = RunInput { payload, trace: self.trace.clone(), ..RunInput::default() };
+        let input = Some(input).filter(|input| *input != RunInput::default()).map(Arc::new);
+        let details = json!({ "payload": has_payload });
+        let audit = match has_payload {
+            true => self.audited_with(UseCase::TriggerJob, format_args!("job {id}"), &details),
+            false => self.audited(UseCase::TriggerJob, format_args!("job {id}")),
         };
         let verb = Verb::Trigger { despite_overlap, input, scheduled_time: None };
         let controlled = self.engine.control(id, verb, audit).await;
@@ -59,8 +59,8 @@ impl UseCases {
             self.check_own_payload(occurrence.job, payload).await?;
         }
         let payload = payload.or_else(|| finished.input.as_ref().and_then(|input| input.payload.clone()));
-        let input =
-            Some(Arc::new(RunInput { payload, repeats: Some(occurrence.number), ..RunInput::default() }));
+        let (repeats, trace) = (Some(occurrence.number), self.trace.clone());
+        let input = Some(Arc::new(RunInput { payload, repeats, trace, ..RunInput::default() }));
         let audit = self.audited_with(UseCase::RerunExecution, format_args!("execution {id}"), &details);
         let verb = Verb::Trigger { despite_overlap, input, scheduled_time: Some(finished.scheduled_time) };
         let controlled = self.engine.control(occurrence.job, verb, audit).await;

@@ -207,7 +207,7 @@ impl UseCases {
 /// Leaves which occurrence it repeats.
 fn hide_payload(input: &mut Option<Arc<RunInput>>) {
     if let Some(input) = input {
-        *input = Arc::new(RunInput { payload: None, ..**input });
+        *input = Arc::new(RunInput { payload: None, ..RunInput::clone(input) });
     }
 }
 

@@ -3,13 +3,13 @@
 use super::{Forbidden, Overview, UseCase, UseCaseError, UseCases};
 use crate::series::TOTALS;
 use crate::{
-    ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, EventsState, MeasureSnapshot, NodeSeen,
-    ReadyQueueState,
+    ClusterSnapshot, CounterSnapshot, Drive, Driven, Engine, EventsState, Exemplars, MeasureSnapshot,
+    NodeSeen, ReadyQueueState,
 };
 use punctual_core::limiter::{LimiterUse, WaitList};
 use punctual_core::limits;
 use punctual_core::ports::{
-    CoordinationError, DrivenClock, JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth,
+    CoordinationError, DrivenClock, JobCounts, QueueRow, SpanFigures, StoreError, StoreFigures, StoreHealth,
 };
 use punctual_core::series::JobTotals;
 use punctual_core::time::Timestamp;
@@ -83,6 +83,9 @@ pub struct Readings {
     pub jobs: JobCounts,
     pub counters: CounterSnapshot,
     pub measures: MeasureSnapshot,
+    /// `None` if no spans are recorded.
+    pub spans: Option<SpanFigures>,
+    pub exemplars: Exemplars,
     pub store: StoreFigures,
     /// Jobs with metrics of their own.
     pub job_totals: JobTotals,
@@ -134,6 +137,8 @@ impl UseCases {
             jobs: self.store().job_counts().await?,
             counters: engine.counters(),
             measures: engine.measures(),
+            spans: engine.span_figures(),
+            exemplars: engine.exemplars(),
             store: self.store().figures().await?,
             job_totals: self
                 .store()

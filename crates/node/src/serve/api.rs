@@ -13,6 +13,7 @@ use super::{
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
+use crate::spans;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::{DASHBOARD_PATH, Listeners};
@@ -60,7 +61,9 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
     let notifications = notifications::config(&settings.notify, origin, &host)?;
+    let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
     let mut config = EngineConfig {
+        tracing,
         notifications: Some(notifications),
         member_ttl: settings.coordination.ttl.get(),
         submit_quota: settings.api.submit_quota.0,
@@ -95,6 +98,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     tracing::info!(%address, store = %place, "taking requests");
     warn_of_token(token, &data_dir);
     let exit = node.until_stopped(&mut signals).await;
+    exporter.flush().await;
     data_dir.remove_socket();
     Ok(exit)
 }

@@ -36,6 +36,7 @@ pub use worker::{WorkerArgs, run as run_worker};
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
+use crate::spans;
 use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
@@ -130,6 +131,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     config.notifications = Some(notifications);
     config.events = broker::events(&settings.events)?;
     config.intake = broker::intake(&settings.intake)?;
+    let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
+    config.tracing = tracing;
     if driven.is_some() {
         // Jumps of a driven clock are intended.
         config.retention_hold = std::time::Duration::ZERO;
@@ -183,11 +186,12 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
     }
     let exit = node.until_stopped(&mut signals).await;
+    exporter.flush().await;
     data_dir.remove_socket();
     Ok(exit)
 }
 
-/// Checks the rules and files of TLS and of the identity provider, as a start does, and returns warnings.
+/// Checks the rules and files of TLS, of the identity provider and of traces, as a start does, and returns warnings.
 pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
     let flags = Flags::<ServeSettings>::default();
     let settings = around.read(&flags)?;
@@ -195,6 +199,7 @@ pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
     let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?;
     let transport = transport.checked(&settings.api.listen.0)?;
     oidc::config(&settings.oidc, origin)?;
+    spans::check(&settings.tracing, origin)?;
     Ok(transport.certificate_warning(host::wall_time()).into_iter().collect())
 }
 

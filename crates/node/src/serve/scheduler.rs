@@ -14,6 +14,7 @@ use super::{
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
+use crate::spans;
 use crate::store::{self, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::{Listeners, ServerLimits};
@@ -66,6 +67,8 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     config.notifications = Some(notifications::config(&settings.notify, origin, &host)?);
     logging::configure(&settings.log, &mut config);
     config.events = broker::events(&settings.events)?;
+    let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
+    config.tracing = tracing;
     let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;
     let mut node = Node::new(Duration::ZERO);
     let config_mismatch = config_mismatch::watch(&open, &host, &engine, &info, node.draining());
@@ -86,5 +89,7 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     let version = env!("CARGO_PKG_VERSION");
     output::print_raw(&format!("Punctual {version} schedules on {place}, health checks on {url}"))?;
     tracing::info!(%address, store = %place, "scheduling");
-    Ok(node.until_stopped(&mut signals).await)
+    let exit = node.until_stopped(&mut signals).await;
+    exporter.flush().await;
+    Ok(exit)
 }

@@ -9,6 +9,7 @@ use super::{api_of, begin, config_mismatch, engine, logging, warn_of_seen_passwo
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
+use crate::spans;
 use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use anyhow::Context;
 use punctual_api::{Listeners, ServerLimits};
@@ -112,7 +113,9 @@ async fn on_store(
     let info =
         node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
+    let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
     let mut engine_config = EngineConfig {
+        tracing,
         member_ttl: settings.coordination.ttl.get(),
         secret_cipher: Some(cipher),
         encrypt_payloads: settings.store.encrypt_payloads.0,
@@ -145,7 +148,9 @@ async fn on_store(
     node.run_worker(worker.on_machine(host::health(".")), AfterDrain::End);
     node.run_loops(engine);
     output::print_raw(&said)?;
-    Ok(node.until_stopped(&mut signals).await)
+    let exit = node.until_stopped(&mut signals).await;
+    exporter.flush().await;
+    Ok(exit)
 }
 
 async fn on_server(

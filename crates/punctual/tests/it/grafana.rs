@@ -1,7 +1,8 @@
 //! The dashboards for Grafana: a real Prometheus scrapes a server, and answers the query of every panel.
 
+use crate::http::web::{Answer, Web};
 use crate::server::{Server, answer, eventually, http_client};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -35,6 +36,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
             .arg("--web.listen-address=127.0.0.1:0")
+            .arg("--enable-feature=exemplar-storage")
             .stderr(Stdio::piped())
             .spawn()
             .expect("this test needs prometheus, which `cargo xtask tools` unpacks");
@@ -49,14 +51,30 @@ impl Prometheus {
     }
 
     async fn query(&self, expression: &str) -> Vec<Value> {
-        let url = format!("http://{}/api/v1/query", self.address);
-        let (status, body) = answer(http_client().get(url).query(&[("query", expression)])).await;
-        // It listens before it is ready.
+        let data = self.read("query", &[("query", expression)]).await;
+        data["result"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The labels of the exemplars of a metric.
+    async fn exemplars(&self, metric: &str) -> Vec<Value> {
+        let range = [("query", metric), ("start", "0"), ("end", "9999999999")];
+        let series = self.read("query_exemplars", &range).await.as_array().cloned().unwrap_or_default();
+        series
+            .iter()
+            .flat_map(|one| one["exemplars"].as_array().unwrap())
+            .map(|one| one["labels"].clone())
+            .collect()
+    }
+
+    /// Null as long as it is not ready: it listens before it is.
+    async fn read(&self, route: &str, parameters: &[(&str, &str)]) -> Value {
+        let url = format!("http://{}/api/v1/{route}", self.address);
+        let (status, body) = answer(http_client().get(url).query(parameters)).await;
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            return vec![];
+            return Value::Null;
         }
-        assert_eq!(body["status"], "success", "{expression}: {body}");
-        body["data"]["result"].as_array().unwrap().clone()
+        assert_eq!(body["status"], "success", "{parameters:?}: {body}");
+        body["data"].clone()
     }
 }
 
@@ -112,4 +130,26 @@ async fn prometheus_answers_the_query_of_every_panel() {
     let ended = prometheus.query("max(punctual_job_last_success_timestamp{job_name=\"tick\"})").await;
     let at: f64 = ended[0]["value"][1].as_str().unwrap().parse().unwrap();
     assert!(at > 1.7e9, "{at} is in seconds since 1970");
+}
+
+#[tokio::test]
+async fn prometheus_finds_the_traces_of_runs_in_the_histogram_of_durations() {
+    let collector = Web::answering(Answer::status("200 OK", "")).await;
+    let server = Server::start_with(&["--tracing-endpoint", &collector.url("")]);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let request = server.request(Method::POST, "/api/v1/jobs").json(&json!({"name": "noop"}));
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    let (status, body) = answer(request.header("traceparent", parent)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let prometheus = Prometheus::scraping(&server);
+    eventually("the trace is an exemplar", async || {
+        let found = prometheus.exemplars("punctual_execution_duration_seconds_bucket").await;
+        found.contains(&json!({"trace_id": trace}))
+    })
+    .await;
+    // All other metrics are read in this format, too.
+    eventually("counters have values", async || {
+        !prometheus.query("punctual_jobs_submitted_total == 1").await.is_empty()
+    })
+    .await;
 }

@@ -125,6 +125,7 @@ mod terminal;
 mod tls;
 mod tls_clients;
 mod top;
+mod tracing;
 mod tzdata;
 mod update;
 mod views;

@@ -1,4 +1,5 @@
-//! Notifications to receivers that others have written: the mail server aiosmtpd, and the verifier of Standard Webhooks.
+//! Messages to receivers that others have written: the mail server aiosmtpd, the verifier of Standard Webhooks, and the
+//! messages of OTLP.
 
 use crate::certificates::Certificates;
 use crate::notifications::{failing, put, webhook};
@@ -89,4 +90,40 @@ async fn mails_are_sent_with_tls_and_a_login() {
     put(&stranger, "/channels/mail", mail).await;
     let (_, refused) = stranger.post("/api/v1/channels/mail/test", "{}").await;
     assert_eq!(refused["delivered"], false, "{refused}");
+}
+
+#[tokio::test]
+async fn spans_are_read_by_the_messages_of_opentelemetry() {
+    let url = receivers();
+    let server = Server::start_with(&["--tracing-endpoint", &url, "--tracing-service", "it"]);
+    let job = json!({"name": "noop", "max_retries": 0}).to_string();
+    let request =
+        server.request(reqwest::Method::POST, "/api/v1/jobs").header("content-type", "application/json");
+    let request = request.header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let body: Value =
+        request.header("tracestate", "a=1").body(job).send().await.unwrap().json().await.unwrap();
+    let mut spans = vec![];
+    eventually("all spans of the job arrive", async || {
+        let own = |span: &Value| span["attributes"].to_string().contains(body["job_id"].as_str().unwrap());
+        spans = received(&url).await["traces"].as_array().unwrap().clone();
+        spans.retain(own);
+        spans.len() == 4
+    })
+    .await;
+    // The library writes bytes in Base64.
+    let trace = json!("CvdlGRbNQ92ESOshHIAxnA==");
+    assert!(spans.iter().all(|span| span["traceId"] == trace && span["exact"] == true), "{spans:#?}");
+    let submit = spans.iter().find(|span| span["name"] == "submit default").unwrap();
+    let attempt = spans.iter().find(|span| span["name"] == "attempt default").unwrap();
+    assert_eq!(
+        (&submit["parentSpanId"], &submit["kind"]),
+        (&json!("t61rcWkgMzE="), &json!("SPAN_KIND_PRODUCER"))
+    );
+    assert_eq!(
+        (&attempt["parentSpanId"], &attempt["kind"]),
+        (&submit["spanId"], &json!("SPAN_KIND_CONSUMER"))
+    );
+    assert_eq!((&attempt["traceState"], &attempt["flags"]), (&json!("a=1"), &json!(1)));
+    let number = json!({"key": "punctual.attempt", "value": {"intValue": "1"}});
+    assert!(attempt["attributes"].as_array().unwrap().contains(&number), "{attempt:#}");
 }

@@ -1,17 +1,20 @@
 //! Claiming work.
 
-use super::fixture::{Harness, at, job, job_with};
+use super::fixture::{Harness, at, job, job_with, trace};
 use punctual_core::ids::SessionId;
 use punctual_core::job::Priority;
 use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Store};
 use punctual_core::rank::rank;
+use punctual_core::trace_context::{RunTrace, SubmittedTrace};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub async fn an_assignment_carries_what_a_worker_needs(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
+    let context = trace("a=1");
     let job = job_with(1, |spec| {
+        spec.settings.trace = Some(SubmittedTrace { context: context.clone(), in_batch: true });
         spec.name = "nightly".to_owned();
         spec.queue = "bulk".to_owned();
         spec.payload = r#"{"rows":7}"#.to_owned();
@@ -33,6 +36,7 @@ pub async fn an_assignment_carries_what_a_worker_needs(store: Arc<dyn Store>) {
         rank: rank(at(1), Priority::DEFAULT, Duration::ZERO),
         checkpoint: None,
         result_overflow: Default::default(),
+        trace: Some(RunTrace { context, is_linked: true }),
     };
     assert_eq!(harness.claim(at(2), session, 1, 10).await, [expected]);
 }

@@ -16,6 +16,7 @@ use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Recurring, Schedule};
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::TraceContext;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -405,4 +406,10 @@ pub(super) fn time_gate(effects: &CommitEffects) -> (Timestamp, ExecutionId) {
         [Due { at, what: DueKind::Live { occurrence, attempt }, .. }] => (*at, occurrence.attempt(*attempt)),
         other => panic!("due: {other:?}"),
     }
+}
+
+/// A place in a trace, with this `tracestate`.
+pub fn trace(state: &str) -> TraceContext {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    TraceContext::of_headers(parent, state).expect("a valid header")
 }

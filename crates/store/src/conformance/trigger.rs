@@ -1,8 +1,6 @@
 //! Triggering jobs.
 
-use super::fixture::{
-    Harness, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded,
-};
+use super::fixture::{Harness, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded, trace};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::{Job, JobStatus};
@@ -69,7 +67,9 @@ pub async fn a_run_with_its_own_payload_keeps_it_through_retries_and_a_redrive(s
     job.spec.payload = "{\"own\":false}".to_owned();
     job.spec.settings.max_retries = 1;
     harness.submit(at(1), job.clone()).await;
-    let input = RunInput { payload: Some("{\"own\": true}".to_owned()), repeats: Some(9), ..RunInput::default() };
+    let (payload, context) = (Some("{\"own\": true}".to_owned()), trace(""));
+    let input =
+        RunInput { payload, repeats: Some(9), trace: Some(context.clone()), ..RunInput::default() };
     let input = Some(Arc::new(input));
     let trigger =
         Verb::Trigger { despite_overlap: false, input: input.clone(), scheduled_time: Some(at(0)) };
@@ -79,6 +79,8 @@ pub async fn a_run_with_its_own_payload_keeps_it_through_retries_and_a_redrive(s
     let (theirs, plain) = (own.payload.as_str(), worker.claim(at(3), 1).await.remove(0));
     assert_eq!((own.execution, theirs, own.scheduled_time), (added, "{\"own\": true}", at(0)));
     assert_eq!(plain.payload, job.spec.payload);
+    assert_eq!(own.trace_context(), Some(&context), "the run extends the trace of its trigger");
+    assert_eq!(plain.trace, None);
     worker.end(at(4), &plain, succeeded(4)).await;
     worker.end(at(4), &own, failed(4)).await;
     let live = harness.view(job.id).await.open.remove(0);

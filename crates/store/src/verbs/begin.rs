@@ -19,6 +19,7 @@ use punctual_core::ports::{
 };
 use punctual_core::schedule::{self, Beginning, ScheduleState};
 use punctual_core::time::Timestamp;
+use punctual_core::trace_context::RunTrace;
 use std::collections::BTreeMap;
 
 pub(super) fn submit<R: Rows>(
@@ -160,6 +161,7 @@ pub(super) fn assignment(
     facts: AssignedJob,
     checkpoint: Option<Checkpoint>,
 ) -> Assignment {
+    let trace = RunTrace::of(&facts.settings, live.input.as_deref(), live.id);
     Assignment {
         execution: live.execution(),
         epoch: live.epoch,
@@ -174,6 +176,7 @@ pub(super) fn assignment(
         rank: live.rank,
         checkpoint,
         result_overflow: facts.settings.result_overflow,
+        trace,
     }
 }
 

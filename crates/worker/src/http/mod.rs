@@ -19,11 +19,14 @@ use hyper::Request;
 use hyper::header::{self, HeaderName, HeaderValue};
 use payload::HttpCall;
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, LogStream, Outcome, Task};
+use punctual_core::trace_context::TraceContext;
 use punctual_outbound::{AddressGuard, HttpClient};
 use std::sync::Arc;
 
 const USER_AGENT: &str = concat!("punctual/", env!("CARGO_PKG_VERSION"));
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const SIGNATURE: HeaderName = HeaderName::from_static("punctual-signature");
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
@@ -113,8 +116,22 @@ fn tell_facts(call: &mut HttpCall, context: &ExecutionContext) {
     for (name, value) in facts {
         call.headers.insert(HeaderName::from_static(name), plain_value(value));
     }
+    if let Some(context) = assignment.trace_context() {
+        tell_trace(call, context);
+    }
     call.default_header(IDEMPOTENCY_KEY, plain_value(assignment.idempotency_key().to_string()));
     call.default_header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+}
+
+/// A job that sets its own trace keeps it.
+fn tell_trace(call: &mut HttpCall, context: &TraceContext) {
+    if call.headers.contains_key(TRACEPARENT) {
+        return;
+    }
+    call.headers.insert(TRACEPARENT, plain_value(context.traceparent()));
+    if let Some(state) = context.tracestate() {
+        call.headers.insert(TRACESTATE, plain_value(state.to_owned()));
+    }
 }
 
 fn plain_value(text: String) -> HeaderValue {
@@ -196,6 +213,7 @@ mod tests {
             rank: 0,
             checkpoint: None,
             result_overflow: Default::default(),
+            trace: None,
         };
         ExecutionContext {
             assignment,

@@ -29,6 +29,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+/// The variables with the place of the attempt in a trace.
+const TRACEPARENT: &str = "TRACEPARENT";
+const TRACESTATE: &str = "TRACESTATE";
+
 /// How to start a shim.
 #[derive(Debug, Clone)]
 pub struct ShimCommand {
@@ -109,6 +113,13 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
     request.env.extend(request.enclosure.sandbox.env());
     request.env.extend(added);
     request.env.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    // A job that sets its own trace keeps it.
+    if let Some(context) = assignment.trace_context().filter(|_| !request.env.contains_key(TRACEPARENT)) {
+        request.env.insert(TRACEPARENT.to_owned(), context.traceparent());
+        if let Some(state) = context.tracestate() {
+            request.env.insert(TRACESTATE.to_owned(), state.to_owned());
+        }
+    }
     if let Some(checkpoint) = &assignment.checkpoint {
         request.env.insert("PUNCTUAL_CHECKPOINT".to_owned(), checkpoint.as_json().to_owned());
     }

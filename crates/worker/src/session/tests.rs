@@ -29,6 +29,7 @@ fn assignment(number: u32) -> Assignment {
         rank: 0,
         checkpoint: None,
         result_overflow: Default::default(),
+        trace: None,
     }
 }
 
