@@ -190,7 +190,7 @@ async fn a_command_that_submits_a_job_continues_its_trace() {
     let server = traced(&collector);
     let data_dir = server.data_dir().display().to_string();
     let output = Command::new(BINARY)
-        .args(["job", "submit", "noop", "--json", "--data-dir", &data_dir])
+        .args(["job", "submit", "noop", "--output", "json", "--data-dir", &data_dir])
         .env("TRACEPARENT", parent())
         .env("TRACESTATE", STATE)
         .output()
