@@ -80,7 +80,8 @@ def main():
         status, answer = call("poll", {**poll, "turn": turn})
         for assignment in answer["assignments"] if status == 200 else []:
             lease = {key: assignment[key] for key in ("execution_id", "epoch")}
-            job.update({"checkpoint": None, **assignment}, stopped=None, lease=lease)
+            absent = dict.fromkeys(("checkpoint", "traceparent", "tracestate"))
+            job.update({**absent, **assignment}, stopped=None, lease=lease)
             report = {"session": poll["session"], **job["lease"], **run(job)}
             while not 200 <= call("report", {"reports": [report]})[0] < 429:
                 time.sleep(1)
