@@ -1,6 +1,6 @@
 //! Fires of schedules. The span of a fire begins the trace of its run and links to the trace of the submit.
 
-use super::{Operation, Subject, TracedJob, Traces, lock, waits_event};
+use super::{Subject, TracedJob, TracedStep, Traces, lock, waits_event};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::ports::{Lane, SpanValue};
@@ -56,7 +56,7 @@ impl Traces {
         };
         let (context, id) = (self.own_place(run.occurrence), run.occurrence.job);
         let mut span =
-            Traces::span(Operation::Fire, subject, Some(id), context, (run.started_at, run.ended_at));
+            Traces::span(TracedStep::Fire, subject, Some(id), context, (run.started_at, run.ended_at));
         let late = run.ended_at.since(run.scheduled_time).as_millis();
         span.attributes.extend([
             ("punctual.occurrence", SpanValue::number(run.occurrence.number)),

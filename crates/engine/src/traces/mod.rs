@@ -81,7 +81,7 @@ struct RunPlace {
 
 /// What a span is about, by the messaging conventions of OpenTelemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
+enum TracedStep {
     Submit,
     Trigger,
     Fire,
@@ -90,34 +90,34 @@ enum Operation {
     Report,
 }
 
-impl Operation {
+impl TracedStep {
     const fn name(self) -> &'static str {
         match self {
-            Operation::Submit => "submit",
-            Operation::Trigger => "trigger",
-            Operation::Fire => "fire",
-            Operation::Claim => "claim",
-            Operation::Attempt => "attempt",
-            Operation::Report => "report",
+            TracedStep::Submit => "submit",
+            TracedStep::Trigger => "trigger",
+            TracedStep::Fire => "fire",
+            TracedStep::Claim => "claim",
+            TracedStep::Attempt => "attempt",
+            TracedStep::Report => "report",
         }
     }
 
     /// The `messaging.operation.type`.
     const fn word(self) -> &'static str {
         match self {
-            Operation::Submit | Operation::Trigger => "send",
-            Operation::Fire => "create",
-            Operation::Claim => "receive",
-            Operation::Attempt => "process",
-            Operation::Report => "settle",
+            TracedStep::Submit | TracedStep::Trigger => "send",
+            TracedStep::Fire => "create",
+            TracedStep::Claim => "receive",
+            TracedStep::Attempt => "process",
+            TracedStep::Report => "settle",
         }
     }
 
     const fn kind(self) -> SpanKind {
         match self {
-            Operation::Submit | Operation::Trigger | Operation::Fire => SpanKind::Producer,
-            Operation::Claim | Operation::Attempt => SpanKind::Consumer,
-            Operation::Report => SpanKind::Internal,
+            TracedStep::Submit | TracedStep::Trigger | TracedStep::Fire => SpanKind::Producer,
+            TracedStep::Claim | TracedStep::Attempt => SpanKind::Consumer,
+            TracedStep::Report => SpanKind::Internal,
         }
     }
 }
@@ -190,7 +190,7 @@ impl Traces {
 
     /// A span without events and links, with the attributes that all of them have.
     fn span(
-        operation: Operation,
+        operation: TracedStep,
         subject: Subject<'_>,
         job: Option<JobId>,
         context: TraceContext,

@@ -1,6 +1,6 @@
 //! Claims, attempts and reports.
 
-use super::{Exemplar, Operation, RunPlace, Subject, TracedJob, Traces, lock, shortened};
+use super::{Exemplar, RunPlace, Subject, TracedJob, TracedStep, Traces, lock, shortened};
 use crate::EngineContext;
 use punctual_core::histogram::{LONG_US, bucket};
 use punctual_core::ids::{ExecutionId, SessionId};
@@ -192,7 +192,7 @@ impl Traces {
 impl TracedRun {
     fn span(
         &self,
-        operation: Operation,
+        operation: TracedStep,
         execution: ExecutionId,
         span: SpanId,
         times: (Timestamp, Timestamp),
@@ -222,7 +222,7 @@ impl TracedRun {
         let execution = assignment.execution;
         let (available_at, scheduled_time) = (assignment.available_at.min(now), assignment.scheduled_time);
         let id = SpanId::of_claim(execution, assignment.epoch);
-        let mut span = self.span(Operation::Claim, execution, id, (available_at, now));
+        let mut span = self.span(TracedStep::Claim, execution, id, (available_at, now));
         let waited = now.since(available_at).as_millis();
         span.attributes.push(("punctual.queue_wait_ms", SpanValue::number(waited)));
         if execution.attempt == 1 && available_at > scheduled_time {
@@ -237,7 +237,7 @@ impl TracedRun {
         let ended_at = end.completed_at;
         let started_at = end.started_at.or(self.leased_at).unwrap_or(ended_at).min(ended_at);
         let id = SpanId::of_attempt(end.execution);
-        let mut span = self.span(Operation::Attempt, end.execution, id, (started_at, ended_at));
+        let mut span = self.span(TracedStep::Attempt, end.execution, id, (started_at, ended_at));
         span.links.extend(self.place.link.clone());
         let status = end.status.word();
         span.attributes.push(("punctual.status", SpanValue::text(status)));
@@ -258,7 +258,7 @@ impl TracedRun {
     /// From the arrival of the report to its commit.
     fn report_span(&self, end: &EndedRun, times: (Timestamp, Timestamp)) -> FinishedSpan {
         let id = SpanId::of_report(end.execution);
-        let mut span = self.span(Operation::Report, end.execution, id, times);
+        let mut span = self.span(TracedStep::Report, end.execution, id, times);
         span.parent = Some(SpanId::of_attempt(end.execution));
         span.attributes.push(("punctual.status", SpanValue::text(end.status.word())));
         span

@@ -1,6 +1,6 @@
 //! Requests that ask for runs: submits, batches and triggers. Also decides which trace is stored with a job.
 
-use super::{Operation, Subject, Traces, shortened, waits_event};
+use super::{Subject, TracedStep, Traces, shortened, waits_event};
 use crate::{EngineContext, SubmitError, Submitted};
 use punctual_core::control::Verb;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -13,7 +13,7 @@ use punctual_core::trace_context::{SpanId, SubmittedTrace, TraceContext, TraceId
 use std::sync::Arc;
 
 /// One submit of one or more jobs.
-pub(crate) struct Submission {
+pub(crate) struct TracedSubmission {
     /// The trace of the caller.
     caller: Option<TraceContext>,
     in_batch: bool,
@@ -43,13 +43,13 @@ struct TracedSubmit {
 }
 
 impl EngineContext {
-    pub(crate) fn submission(&self, caller: Option<TraceContext>, jobs: usize) -> Submission {
+    pub(crate) fn submission(&self, caller: Option<TraceContext>, jobs: usize) -> TracedSubmission {
         let in_batch = jobs > 1;
         let recorded = self.traces.clone().map(|traces| {
             let batch = in_batch.then(|| traces.batch_place(caller.as_ref()));
             RecordedSubmission { traces, started_at: self.time.now(), batch, jobs: vec![] }
         });
-        Submission { caller, in_batch, recorded }
+        TracedSubmission { caller, in_batch, recorded }
     }
 }
 
@@ -78,7 +78,7 @@ impl Traces {
     }
 }
 
-impl Submission {
+impl TracedSubmission {
     /// Stores with the job the trace that its runs extend or link to. Nothing is stored that follows from the id of the
     /// job.
     pub(crate) fn stamp(&mut self, place: usize, job: &mut Job) {
@@ -121,7 +121,7 @@ impl Submission {
 
     /// Records the spans, with the answers to all jobs of the request.
     pub(crate) fn ended(self, answers: &[Result<Submitted, SubmitError>], now: Timestamp) {
-        let Submission { caller, recorded, .. } = self;
+        let TracedSubmission { caller, recorded, .. } = self;
         let Some(recorded) = recorded else { return };
         let mut links = Vec::new();
         for job in &recorded.jobs {
@@ -139,7 +139,7 @@ impl Submission {
         let queue = recorded.jobs.first().map(|job| job.queue.as_str());
         let queue = queue.filter(|queue| recorded.jobs.iter().all(|job| job.queue == *queue));
         let subject = Subject { queue, ..Subject::default() };
-        let mut span = Traces::span(Operation::Submit, subject, None, batch, (recorded.started_at, now));
+        let mut span = Traces::span(TracedStep::Submit, subject, None, batch, (recorded.started_at, now));
         let refused = answers.iter().filter(|answer| answer.is_err()).count();
         span.attributes.push(("messaging.batch.message_count", SpanValue::number(answers.len() as u64)));
         span.attributes.push(("punctual.batch.refused", SpanValue::number(refused as u64)));
@@ -159,7 +159,7 @@ impl TracedSubmit {
         let subject =
             Subject { name: Some(&self.name), queue: Some(&self.queue), job_type: Some(&self.job_type) };
         let times = (started_at, now);
-        let mut span = Traces::span(Operation::Submit, subject, Some(self.job), self.context.clone(), times);
+        let mut span = Traces::span(TracedStep::Submit, subject, Some(self.job), self.context.clone(), times);
         match answer {
             Some(Ok(submitted)) if submitted.is_existing => {
                 span.attributes.push(("punctual.existing_job.id", SpanValue::text(submitted.job)));
@@ -213,7 +213,7 @@ impl Traces {
             return;
         }
         let (job, times) = (Some(added.occurrence.job), (trigger.started_at, now));
-        let mut span = Traces::span(Operation::Trigger, Subject::default(), job, context, times);
+        let mut span = Traces::span(TracedStep::Trigger, Subject::default(), job, context, times);
         span.parent = trigger.caller.map(|caller| caller.span);
         span.attributes.push(("punctual.execution.id", SpanValue::text(added)));
         self.record(span);

@@ -42,11 +42,11 @@ struct RunningExporter {
 #[derive(Debug)]
 struct SpanQueue {
     spans: mpsc::Sender<FinishedSpan>,
-    counts: Arc<SpanCounts>,
+    counts: Arc<SpanTotals>,
 }
 
 #[derive(Debug, Default)]
-struct SpanCounts {
+struct SpanTotals {
     exported: AtomicU64,
     dropped: AtomicU64,
 }
@@ -74,7 +74,7 @@ pub fn start(
 ) -> Result<(Option<TracingConfig>, SpanExporter), CliError> {
     let Some(endpoint) = &settings.endpoint else { return Ok((None, SpanExporter::default())) };
     let client = client(settings, origin)?;
-    let counts = Arc::new(SpanCounts::default());
+    let counts = Arc::new(SpanTotals::default());
     let (spans, waiting) = mpsc::channel(limits::SPANS_WAITING_MAX);
     let (stop, stopped) = oneshot::channel();
     let sender = SpanSender {
@@ -162,7 +162,7 @@ struct SpanSender {
     client: Client,
     url: String,
     source: SpanSource,
-    counts: Arc<SpanCounts>,
+    counts: Arc<SpanTotals>,
     /// The pause after the next failure.
     pause: Duration,
 }

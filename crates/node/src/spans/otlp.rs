@@ -43,7 +43,7 @@ pub struct ResourceSpans {
 #[derive(Clone, PartialEq, Message)]
 struct Resource {
     #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<OtlpAttribute>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,7 +81,7 @@ struct OtlpSpan {
     #[prost(fixed64, tag = "8")]
     end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<OtlpAttribute>,
     #[prost(message, repeated, tag = "11")]
     events: Vec<OtlpEvent>,
     #[prost(message, repeated, tag = "13")]
@@ -99,7 +99,7 @@ struct OtlpEvent {
     #[prost(string, tag = "2")]
     name: String,
     #[prost(message, repeated, tag = "3")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<OtlpAttribute>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -123,7 +123,7 @@ struct OtlpStatus {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct KeyValue {
+struct OtlpAttribute {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(message, optional, tag = "2")]
@@ -231,16 +231,16 @@ fn flags(context: &TraceContext) -> u32 {
     if context.is_sampled { SAMPLED } else { 0 }
 }
 
-fn key_values(attributes: &[(&'static str, SpanValue)]) -> Vec<KeyValue> {
+fn key_values(attributes: &[(&'static str, SpanValue)]) -> Vec<OtlpAttribute> {
     attributes.iter().map(|(key, value)| key_value(key, value)).collect()
 }
 
-fn key_value(key: &str, value: &SpanValue) -> KeyValue {
+fn key_value(key: &str, value: &SpanValue) -> OtlpAttribute {
     let value = match value {
         SpanValue::Text(text) => AnyValueKind::StringValue(text.clone()),
         SpanValue::Number(number) => AnyValueKind::IntValue(*number),
     };
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+    OtlpAttribute { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
 fn unix_nanos(at: Timestamp) -> u64 {
