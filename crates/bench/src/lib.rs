@@ -6,6 +6,7 @@
 mod accuracy;
 mod claims;
 mod durable;
+mod failures;
 mod floor;
 mod hold;
 mod latency;
@@ -15,6 +16,7 @@ mod load;
 mod machine;
 mod node;
 mod noops;
+mod overhead;
 mod pace;
 mod percentiles;
 mod pipe;
@@ -65,6 +67,8 @@ pub enum BenchCommand {
     Claims(claims::ClaimsArgs),
     /// Use many queues, owners, tags and keys once, and compare a server with them to an empty one
     Unused(unused::UnusedArgs),
+    /// Compare draining jobs without and with roll-ups, failures and notification rules
+    Overhead(overhead::OverheadArgs),
     /// Measure fires per second when many jobs fall due at once on a database shared by 1, 2 and 4 schedulers
     Schedulers(schedulers::SchedulersArgs),
     /// Put a steady load on a server for hours and report whether memory, files, rate and lateness stay flat
@@ -134,6 +138,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Hold(args) => hold::run(args).await,
         BenchCommand::Claims(args) => claims::run(args).await,
         BenchCommand::Unused(args) => unused::run(args).await,
+        BenchCommand::Overhead(args) => overhead::run(args).await,
         BenchCommand::Schedulers(args) => schedulers::run(args).await,
         BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("handled above"),
     }

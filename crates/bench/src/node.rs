@@ -2,6 +2,7 @@
 //! interface, plus a handler that records its starts. It can also run only the scheduler, or everything except the
 //! scheduler.
 
+use crate::failures::{CountingNotifier, FailingHandler};
 use crate::pipe::{MachineMoment, NodeMessage, NodeRequest, ServerAccess, ServerCounts, TransactionTimes};
 use crate::recorder::StartRecorder;
 use anyhow::Context;
@@ -12,8 +13,11 @@ use punctual_config::exit::Exit;
 use punctual_config::{Flags, SizeMax, Surroundings};
 use punctual_core::access::Role;
 use punctual_core::histogram::HistogramSnapshot;
+use punctual_core::limits;
 use punctual_core::ports::{Executor, Host, Token};
-use punctual_engine::{ClusterParticipation, Duties, Engine, EngineConfig, Quota, SeriesConfig};
+use punctual_engine::{
+    ClusterParticipation, Duties, Engine, EngineConfig, NotificationConfig, Quota, SeriesConfig,
+};
 use punctual_node::store::{self, OpenStore, StoreArgs};
 use punctual_node::{coordination, serve};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
@@ -78,6 +82,9 @@ pub struct NodeArgs {
     /// How long finished jobs and their history are kept
     #[arg(long)]
     keep: Option<Span>,
+    /// Executions are not rolled up
+    #[arg(long)]
+    without_series: bool,
 }
 
 /// Serves until stdin is closed.
@@ -87,28 +94,35 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let open = store::open(&place, SizeMax::default(), &host).await?;
     let participation =
         if args.part == ServerPart::Scheduler { participation(&open, &host).await? } else { None };
-    let engine =
-        serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, participation)
-            .await?;
+    let notifier = Arc::new(CountingNotifier::default());
+    let config = engine_config(&args, notifier.clone());
+    let engine = serve::start_engine(config, args.part.duties(), &host, &open, participation).await?;
+    let measured = MeasuredNode { engine: engine.clone(), notifier };
     let (sender, messages) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(messages));
     tokio::spawn(engine.clone().run());
     if args.part == ServerPart::Scheduler {
         let _ = sender.send(NodeMessage::Ready { access: None });
-        return answer_until_the_end(engine, sender).await;
+        return answer_until_the_end(measured, sender).await;
     }
     let _draining = start_worker(&args, &host, &engine, open.is_embedded, &sender);
     let token = make_token(&engine).await?;
     let (address, _stop) = start_api(&host, &engine).await?;
     let _ = sender.send(NodeMessage::Ready { access: Some(ServerAccess { address, token }) });
-    answer_until_the_end(engine, sender).await
+    answer_until_the_end(measured, sender).await
+}
+
+/// What the answers to the measuring process are read from.
+struct MeasuredNode {
+    engine: Arc<Engine>,
+    notifier: Arc<CountingNotifier>,
 }
 
 async fn answer_until_the_end(
-    engine: Arc<Engine>,
+    measured: MeasuredNode,
     sender: UnboundedSender<NodeMessage>,
 ) -> anyhow::Result<Exit> {
-    tokio::task::spawn_blocking(move || answer_lines(&engine, &sender))
+    tokio::task::spawn_blocking(move || answer_lines(&measured, &sender))
         .await
         .context("reading standard input failed")?;
     Ok(Exit::Done)
@@ -122,10 +136,22 @@ async fn participation(open: &OpenStore, host: &Host) -> anyhow::Result<Option<C
     Ok(coordination::participation(&settings, open, host, &info)?)
 }
 
-fn engine_config(keep: Option<Span>) -> EngineConfig {
-    // Same settings as on a server, because their cost is part of the measurement.
-    let usual = EngineConfig { series: Some(SeriesConfig::default()), ..EngineConfig::default() };
-    let Some(keep) = keep.map(Span::get) else { return usual };
+/// The settings of the measured engine.
+pub fn engine_config(args: &NodeArgs, notifier: Arc<CountingNotifier>) -> EngineConfig {
+    // As on a server: their cost is part of what is measured.
+    let notifications = NotificationConfig {
+        notifier,
+        window: limits::NOTIFY_WINDOW_DEFAULT,
+        repeat: limits::NOTIFY_REPEAT_DEFAULT,
+        heartbeat_url: None,
+        public_url: None,
+    };
+    let usual = EngineConfig {
+        series: (!args.without_series).then(SeriesConfig::default),
+        notifications: Some(notifications),
+        ..EngineConfig::default()
+    };
+    let Some(keep) = args.keep.map(Span::get) else { return usual };
     EngineConfig {
         jobs_kept: Some(keep),
         history_kept: keep,
@@ -152,6 +178,7 @@ fn start_worker(
     let recorder = StartRecorder { clock: host.clock.clone(), sender: sender.clone() };
     let mut executors = builtin_executors(host);
     executors.push(Arc::new(recorder) as Arc<dyn Executor>);
+    executors.push(Arc::new(FailingHandler));
     let config = WorkerConfig {
         name: worker_name(std::process::id()),
         slots: args.slots,
@@ -213,27 +240,29 @@ fn write_lines(mut messages: UnboundedReceiver<NodeMessage>) {
     }
 }
 
-fn answer_lines(engine: &Engine, sender: &UnboundedSender<NodeMessage>) {
+fn answer_lines(measured: &MeasuredNode, sender: &UnboundedSender<NodeMessage>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
             Ok(NodeRequest::Counts) => {
-                let _ = sender.send(NodeMessage::Counted(counts(engine)));
+                let _ = sender.send(NodeMessage::Counted(counts(measured)));
             }
-            Ok(NodeRequest::Transactions) => match Handle::current().block_on(engine.store().figures()) {
-                Ok(figures) => {
-                    let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
-                    let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
-                    let _ = sender.send(NodeMessage::Transactions(times));
+            Ok(NodeRequest::Transactions) => {
+                match Handle::current().block_on(measured.engine.store().figures()) {
+                    Ok(figures) => {
+                        let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
+                        let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
+                        let _ = sender.send(NodeMessage::Transactions(times));
+                    }
+                    Err(error) => eprintln!("cannot read the statistics of the store: {error}"),
                 }
-                Err(error) => eprintln!("cannot read the statistics of the store: {error}"),
-            },
+            }
             Err(error) => eprintln!("invalid command: {line}: {error}"),
         }
     }
 }
 
-fn counts(engine: &Engine) -> ServerCounts {
+fn counts(MeasuredNode { engine, notifier }: &MeasuredNode) -> ServerCounts {
     let counted = engine.counters();
     let otherwise = counted.failed + counted.timed_out + counted.cancelled + counted.expired + counted.lost;
     let cluster = engine.cluster();
@@ -241,9 +270,11 @@ fn counts(engine: &Engine) -> ServerCounts {
         at: MachineMoment::now(),
         succeeded: counted.succeeded,
         otherwise,
+        failed: counted.failed,
         lost: counted.lost,
         fired: counted.fired,
         fire_conflicts: counted.fire_conflicts,
         segments: cluster.is_coordinated.then_some(cluster.segments as u64),
+        notified_events: notifier.events(),
     }
 }

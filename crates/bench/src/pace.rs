@@ -1,6 +1,6 @@
 //! The rate at which jobs complete over the course of a run.
 
-use crate::pipe::MachineMoment;
+use crate::pipe::{MachineMoment, ServerCounts};
 use crate::plot::PlotMark;
 use crate::stage::Stage;
 use crate::units::{grouped, per_second, percent};
@@ -83,6 +83,26 @@ pub async fn watch(
     since: MachineMoment,
     bar: &ProgressBar,
 ) -> anyhow::Result<Pace> {
+    watch_with(stage, jobs, since, bar, |counts| counts.otherwise).await
+}
+
+/// The same while other jobs fail.
+pub async fn watch_beside_failures(
+    stage: &mut Stage,
+    jobs: u64,
+    since: MachineMoment,
+    bar: &ProgressBar,
+) -> anyhow::Result<Pace> {
+    watch_with(stage, jobs, since, bar, |counts| counts.otherwise - counts.failed).await
+}
+
+async fn watch_with(
+    stage: &mut Stage,
+    jobs: u64,
+    since: MachineMoment,
+    bar: &ProgressBar,
+    unexpected: impl Fn(ServerCounts) -> u64,
+) -> anyhow::Result<Pace> {
     let mut looks = vec![PaceProgress { after: Duration::ZERO, done: 0 }];
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
     let mut last_progress = Instant::now();
@@ -96,10 +116,10 @@ pub async fn watch(
             looks.push(PaceProgress { after: counts.at.since(since), done });
             bar.set_position(done);
         }
-        if counts.otherwise > 0 {
+        let unsuccessful = unexpected(counts);
+        if unsuccessful > 0 {
             bail!(
-                "{} executions did not succeed, {} of them because their worker's session was lost",
-                counts.otherwise,
+                "{unsuccessful} executions did not succeed, {} of them because their worker's session was lost",
                 counts.lost
             );
         }

@@ -66,6 +66,8 @@ pub struct ServerCounts {
     pub succeeded: u64,
     /// Attempts that did not succeed: failed, timed out, cancelled, expired or lost.
     pub otherwise: u64,
+    /// How many of these failed.
+    pub failed: u64,
     /// How many of these were lost because the worker's session expired.
     pub lost: u64,
     /// Occurrences fired by schedules, and fires rejected because another scheduler had already fired them.
@@ -73,6 +75,8 @@ pub struct ServerCounts {
     pub fire_conflicts: u64,
     /// Segments that the server owns as a member of its cluster. `None` until it has joined.
     pub segments: Option<u64>,
+    /// Events in messages that were sent.
+    pub notified_events: u64,
 }
 
 /// Durations of the server's write transactions so far, from its own metrics.

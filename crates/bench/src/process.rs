@@ -1,8 +1,9 @@
 //! A measured process and the pipe to it. Dropping this value kills the process; it exits by itself when the
 //! measuring process is killed.
 
-use crate::node::{self, ServerPart, worker_name};
+use crate::node::{self, worker_name};
 use crate::pipe::{NodeMessage, NodeRequest, RecordedStart, ServerAccess, ServerCounts, TransactionTimes};
+use crate::stage::StageOptions;
 use crate::usage::ProcessUsage;
 use anyhow::{Context, bail};
 use punctual_client::Span;
@@ -23,13 +24,10 @@ const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The parts that a process runs, and where.
 pub struct ProcessLaunch<'a> {
-    pub part: ServerPart,
     pub dir: &'a Path,
     /// The URL of the database on a server, with its credentials. `None` for the embedded store.
     pub database: Option<BenchDatabase<'a>>,
-    pub slots: usize,
-    pub prefetch: usize,
-    pub keep: Option<Duration>,
+    pub options: StageOptions,
 }
 
 pub struct BenchDatabase<'a> {
@@ -129,13 +127,17 @@ impl ProcessLaunch<'_> {
     fn command(&self) -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
-        command.args(["bench", node::SUBCOMMAND, self.part.word()]).arg("--data-dir").arg(self.dir);
-        command.arg("--slots").arg(self.slots.to_string());
-        command.arg("--prefetch").arg(self.prefetch.to_string());
-        if let Some(keep) = self.keep {
+        let StageOptions { part, slots, prefetch, keep, series } = self.options;
+        command.args(["bench", node::SUBCOMMAND, part.word()]).arg("--data-dir").arg(self.dir);
+        command.arg("--slots").arg(slots.to_string());
+        command.arg("--prefetch").arg(prefetch.to_string());
+        if let Some(keep) = keep {
             command.arg("--keep").arg(Span::from(keep).to_string());
         }
-        // Settings in the environment belong to a production server, not to this one.
+        if !series {
+            command.arg("--without-series");
+        }
+        // What somebody has set for a server is not meant for this one.
         for setting in ["URL", "PASSWORD", "PASSWORD_FILE", "POOL", "WRITERS", "STATEMENT_TIMEOUT", "REPLICA"]
         {
             command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
@@ -173,6 +175,33 @@ impl ProcessListener {
                 Ok(NodeMessage::Transactions(times)) => self.transactions.send(times).is_ok(),
                 Err(_) => return,
             };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NodeArgs;
+    use clap::Parser;
+    use std::sync::Arc;
+
+    #[derive(Parser)]
+    struct NodeCommand {
+        #[command(flatten)]
+        args: NodeArgs,
+    }
+
+    #[test]
+    fn a_process_rolls_up_executions_unless_it_must_not() {
+        for series in [true, false] {
+            let options = StageOptions { series, ..StageOptions::USUAL };
+            let launch = ProcessLaunch { dir: Path::new("data"), database: None, options };
+            let command = launch.command().unwrap();
+            // After "bench".
+            let parsed = NodeCommand::try_parse_from(command.get_args().skip(1)).unwrap();
+            let config = node::engine_config(&parsed.args, Arc::default());
+            assert_eq!(config.series.is_some(), series);
         }
     }
 }

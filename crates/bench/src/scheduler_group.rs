@@ -130,10 +130,12 @@ mod tests {
             at: MachineMoment::from_millis(0),
             succeeded: 0,
             otherwise: 0,
+            failed: 0,
             lost: 0,
             fired: 0,
             fire_conflicts: 0,
             segments,
+            notified_events: 0,
         }
     }
 

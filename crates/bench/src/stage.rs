@@ -32,12 +32,14 @@ pub struct StageOptions {
     pub slots: usize,
     pub prefetch: usize,
     pub keep: Option<Duration>,
+    /// Whether executions are rolled up for charts, as on a server.
+    pub series: bool,
 }
 
 impl StageOptions {
     /// Slots and prefetch of a server that runs many short handlers.
     pub const USUAL: StageOptions =
-        StageOptions { part: ServerPart::Everything, slots: 64, prefetch: 2_000, keep: None };
+        StageOptions { part: ServerPart::Everything, slots: 64, prefetch: 2_000, keep: None, series: true };
 }
 
 /// Where a server will run: its directory, and its database if that is on a database server.
@@ -98,8 +100,7 @@ impl BenchSite {
             .scratch
             .as_ref()
             .map(|scratch| BenchDatabase { url: scratch.url(address), server: scratch.server() });
-        let StageOptions { part, slots, prefetch, keep } = options;
-        NodeProcess::start(ProcessLaunch { part, dir: self.dir(), database, slots, prefetch, keep }).await
+        NodeProcess::start(ProcessLaunch { dir: self.dir(), database, options }).await
     }
 
     /// Starts a server and measures it. An error is replaced by its cause, as in [`Stage::explained`].

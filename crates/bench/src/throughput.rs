@@ -150,6 +150,7 @@ impl ThroughputArgs {
             jobs: self.jobs,
             keys: 0,
             queue: None,
+            failures: None,
         }
     }
 }

@@ -161,6 +161,39 @@ fn limits_are_weighed_on_servers() {
     }
 }
 
+/// Roll-ups, failures and rules are weighed in one run: every job is executed, and every failure is notified if there are rules.
+fn is_overhead_weighed(store: Option<&str>) {
+    let small = ["overhead", "--jobs", "1000", "--batch", "250", "--payload-bytes", "100", "--rounds", "2"];
+    let report = bench_on(store, &[&small[..], &["--rules", "20", "--failures-per-minute", "6000"]].concat());
+    for side in ["without", "series", "failures", "rules"] {
+        assert_eq!(report[side]["succeeded"], 2_000, "{side}: {report}");
+        assert_eq!(
+            report[side]["drain_per_second_by_round"].as_array().unwrap().len(),
+            2,
+            "{side}: {report}"
+        );
+        is_rate(&report, &format!("/{side}/drain_per_second"), 2_000);
+        let fails = matches!(side, "failures" | "rules");
+        assert_eq!(report[side]["failed"].as_u64().unwrap() >= 2, fails, "{side}: {report}");
+        let notified = if side == "rules" { &report[side]["failed"] } else { &Value::from(0) };
+        assert_eq!(&report[side]["notified"], notified, "{side}: {report}");
+    }
+    for (part, whole) in [("series", "without"), ("rules", "failures"), ("rules", "series")] {
+        let rates = [part, whole].map(|side| format!("/{side}/drain_per_second"));
+        is_share(&report, &format!("/shares/{part}_of_{whole}"), [&rates[0], &rates[1]]);
+    }
+}
+
+#[test]
+fn roll_ups_and_rules_are_weighed_against_the_same_without() {
+    is_overhead_weighed(None);
+}
+
+#[test]
+fn roll_ups_and_rules_are_weighed_on_a_server() {
+    is_overhead_weighed(Some(&given("PUNCTUAL_TEST_POSTGRES")));
+}
+
 #[test]
 fn schedulers_on_servers_fire_every_due_time_once_however_many_they_are() {
     let small =
