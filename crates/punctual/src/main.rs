@@ -1,5 +1,6 @@
 //! The binary: the command line of all crates, and the commands about databases and this machine.
 
+mod alert_demo;
 mod backup;
 mod check;
 mod completions;
@@ -91,6 +92,9 @@ enum Command {
     Top(top::TopArgs),
     /// Submit example jobs to the server, watch them run, and explain them
     Demo(demo::DemoArgs),
+    /// The server of the demo of alerts
+    #[command(name = alert_demo::SUBCOMMAND, hide = true)]
+    DemoServer(serve::ServeArgs),
     /// Show the server's clock, and advance it if it is manual
     #[command(subcommand)]
     Clock(clock::ClockCommand),
@@ -157,7 +161,14 @@ enum Command {
 impl Command {
     /// Whether it is a long-running process with a log.
     const fn has_log(&self) -> bool {
-        matches!(self, Command::Serve(_) | Command::Api(_) | Command::Scheduler(_) | Command::Worker(_))
+        matches!(
+            self,
+            Command::Serve(_)
+                | Command::Api(_)
+                | Command::Scheduler(_)
+                | Command::Worker(_)
+                | Command::DemoServer(_)
+        )
     }
 }
 
@@ -292,7 +303,11 @@ async fn run(command: Command, unknown: &[String]) -> anyhow::Result<Exit> {
         Command::Nodes(args) => nodes::run(args).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Top(args) => top::run(args).await,
-        Command::Demo(args) => demo::run(args).await,
+        Command::Demo(args) => match args.alerts() {
+            Some(alerts) => alert_demo::run(alerts).await,
+            None => demo::run(args).await,
+        },
+        Command::DemoServer(args) => alert_demo::run_server(args, unknown).await,
         Command::Clock(command) => clock::run(command).await,
         Command::Token(command) => token::run(command).await,
         Command::User(command) => user::run(command).await,

@@ -1,4 +1,5 @@
-//! `punctual demo`: a few example jobs on a running server, shown while they run and explained afterwards.
+//! `punctual demo`: a few example jobs on a running server, shown while they run and explained afterwards. The binary has the
+//! demo of alerts, which starts a server.
 
 mod examples;
 
@@ -7,7 +8,8 @@ use crate::job::live::{self, SeenRun};
 use anyhow::Context;
 use examples::{Example, TAG, TICK};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use punctual_client::{Client, ClientError, ClockMode, JobBody, JobFilter};
+use punctual_client::{Client, ClientError, ClockMode, JobBody, JobFilter, Span};
+use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, table, visible};
@@ -31,10 +33,30 @@ pub struct DemoArgs {
     /// Submit the examples and explain them, without watching them first
     #[arg(long, conflicts_with = "clean")]
     no_watch: bool,
+    /// Show alerts from end to end instead, on a private server that is removed at the end, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["clean", "no_watch"])]
+    alerts: bool,
+    /// End the demo of alerts after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = args::span, requires = "alerts")]
+    length: Option<Span>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// The demo of alerts.
+#[derive(Debug, Clone, Copy)]
+pub struct AlertDemo {
+    pub length: Option<Duration>,
+    pub output: OutputArgs,
+}
+
+impl DemoArgs {
+    /// The demo of alerts, if it is asked for.
+    pub fn alerts(&self) -> Option<AlertDemo> {
+        self.alerts.then(|| AlertDemo { length: self.length.map(Span::get), output: self.output })
+    }
 }
 
 /// The outcome of the examples.
@@ -162,7 +184,7 @@ fn told(answer: &DemoReport) -> String {
             text += &format!("\n  {command}");
         }
     }
-    text + "\n  punctual top\n\nRemove it all with `punctual demo --clean`."
+    text + "\n  punctual top\n\nRemove it all with `punctual demo --clean`. See alerts with `punctual demo --alerts`."
 }
 
 fn jobs(count: usize) -> String {
