@@ -422,7 +422,8 @@ impl Reconciler {
                 let (called, text) = match node.as_str() {
                     "" => {
                         let least = rule.ready_nodes_below.unwrap_or(0);
-                        ("cluster".to_owned(), format!("{ready} nodes are ready, fewer than {least}."))
+                        let nodes = if ready == 1 { "node is" } else { "nodes are" };
+                        ("cluster".to_owned(), format!("{ready} {nodes} ready, fewer than {least}."))
                     }
                     node => {
                         let text = "It fires nothing: its clock is off, it does not reach the store, or it shuts down.";

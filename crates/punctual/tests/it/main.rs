@@ -4,6 +4,8 @@
 
 mod access_cli;
 mod access_matrix;
+mod alert_channels;
+mod alert_events;
 mod alerts;
 mod api;
 mod attacks;

@@ -1,12 +1,16 @@
 //! Data migration through the binary: from the embedded store to PostgreSQL, where jobs then run.
 
+use crate::http::web::{Answer, Web};
+use crate::notifications::{OPTIONS, deliveries, failing, put};
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{DeadLetterFilter, ExecutionStatus};
 use punctual_core::job::JobStatus;
 use punctual_store::postgres::{PostgresOptions, create_database, drop_database};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::process::{Command, Output};
+use tokio::net::TcpListener;
 
 /// Environment variable with the server: a URL of a user who may create databases.
 const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
@@ -119,6 +123,32 @@ async fn an_empty_database_as_the_source_is_told_as_what_it_is() {
         assert_eq!(refused.status.code(), Some(5), "{}", said(&refused));
         let told = "the source is a database without a store in it: is it the right database? --from and --to may be swapped";
         assert!(said(&refused).contains(told), "{}", said(&refused));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_not_sent_moves_to_postgres_and_is_sent_from_there() {
+    with_database(async |url| {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let server = Server::start_in(&data, &OPTIONS);
+        let away: SocketAddr = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let channel = json!({"type": "webhook", "url": format!("http://{away}/")});
+        assert!(put(&server, "/channels/ops", channel).await.0.is_success());
+        let job = server.submit(failing("nightly", json!({"on_failure": "ops"}))).await;
+        eventually("a message waits", async || !deliveries(&server).await.is_empty()).await;
+        let id = deliveries(&server).await.remove(0)["delivery_id"].as_str().unwrap().to_owned();
+        server.kill();
+        let moved = migrate(&format!("sqlite:{}", data.display()), url);
+        assert!(moved.status.success(), "{}", said(&moved));
+        let web = Web::answering_at(away, Answer::status("200 OK", "")).await;
+        let _server = Server::start_in(&data, &[&["--store", url], &OPTIONS[..]].concat());
+        eventually("it is sent", async || web.asked().len() == 1).await;
+        let asked = web.asked().remove(0);
+        assert_eq!(asked.header("webhook-id"), Some(format!("msg_{id}").as_str()));
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!(body["data"]["job_id"], json!(job));
     })
     .await;
 }
