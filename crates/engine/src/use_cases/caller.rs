@@ -125,3 +125,20 @@ impl Caller {
         Err(Forbidden(format!("the token is limited to other queues than {queue}")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::Timestamp;
+
+    #[test]
+    fn sessions_of_workers_belong_to_the_token_or_to_the_user_of_a_provider() {
+        let token = Token::new("k3v8", [0; 32], Role::Worker, Timestamp::EPOCH);
+        let stored = Caller { user: Some("u1".to_owned()), ..Caller::of_token(&token) };
+        assert_eq!(stored.session_owner(), "k3v8");
+        let jwt = Caller { token_id: "https://id#ann".to_owned(), is_stored: false, ..stored };
+        assert_eq!(jwt.session_owner(), session_owner_of_user("u1"));
+        let stranger = Caller { user: None, ..jwt };
+        assert_eq!(stranger.session_owner(), "https://id#ann");
+    }
+}

@@ -287,3 +287,30 @@ impl WorkerPort for OwnSessions<'_> {
         self.engine.close_session(session).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::access::{GrantTerms, NamePattern, Role};
+
+    #[test]
+    fn a_session_is_allowed_as_long_as_all_that_it_serves_is() {
+        let grant = |role: Role, queues: &[&str]| {
+            let queues = queues.iter().map(|queue| NamePattern::new(*queue)).collect();
+            GrantTerms { scope: Scope { queues, ..Scope::default() }, ..GrantTerms::default() }.grant(role)
+        };
+        let [mail, both, all] = [&["mail"][..], &["mail", "pay"], &[]]
+            .map(|queues| queues.iter().map(|queue| (*queue).to_owned()).collect::<Vec<_>>());
+        let types = ["raw".to_owned()];
+        for (role, queues, expected) in [
+            (Role::Worker, &[][..], [true, true, true]),
+            (Role::Admin, &["mail", "pay", "x"], [true, true, false]),
+            (Role::Worker, &["m*"], [true, false, false]),
+            (Role::Operator, &[], [false, false, false]),
+        ] {
+            let grant = grant(role, queues);
+            let allowed = [&mail, &both, &all].map(|queues| allows(&grant, queues, &types));
+            assert_eq!(allowed, expected, "{role} {queues:?}");
+        }
+    }
+}

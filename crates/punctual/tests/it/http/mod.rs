@@ -249,6 +249,67 @@ async fn without_leave_no_call_reaches_this_machine() {
     assert_eq!(web.connections(), 0);
 }
 
+/// Every notation is refused when the job is submitted, or fails without a connection.
+#[tokio::test]
+async fn no_notation_of_this_machine_gets_a_call_through() {
+    let server = Server::start();
+    let web = Web::answering(Answer::status("200 OK", "secret")).await;
+    let port = web.port();
+    let hosts = [
+        "127.0.0.1",
+        "127.1",
+        "127.0.1",
+        "127.0.0.1.",
+        "127.127.127.127",
+        "2130706433",
+        "017700000001",
+        "0177.0.0.1",
+        "0177.0.0.0x1",
+        "0x7f000001",
+        "0x7F.0.0.1",
+        "0x7f.0x0.0x0.0x1",
+        "%31%32%37.0.0.1",
+        "127%2e0%2e0%2e1",
+        "127\u{3002}0\u{3002}0\u{3002}1",
+        "\u{ff11}\u{ff12}\u{ff17}.0.0.1",
+        "\u{2460}\u{2461}\u{2466}.0.0.1",
+        "0",
+        "0.0.0.0",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "[::1]",
+        "[::]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[0:0:0:0:0:ffff:127.0.0.1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+    ];
+    let mut submitted = vec![];
+    for host in hosts {
+        for url in [format!("http://{host}:{port}/"), format!("http://1.1.1.1@{host}:{port}/")] {
+            let job = json!({"name": "call", "job_type": "http", "max_retries": 0, "payload": {"url": url}});
+            let (status, body) = server.post("/api/v1/jobs", &job.to_string()).await;
+            match status {
+                StatusCode::CREATED => {
+                    submitted.push((url, body["job_id"].as_str().unwrap().parse().unwrap()))
+                }
+                status => assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{url}: {body}"),
+            }
+        }
+    }
+    assert!(submitted.len() > hosts.len() / 2, "most are right in form");
+    for (url, id) in submitted {
+        let job = server.client().wait(id).await.unwrap();
+        let attempts = server.client().executions(job.job_id, None, None).await.unwrap().items;
+        assert_eq!(attempts[0].status, ExecutionStatus::Failed, "{url}: {:?}", attempts[0]);
+    }
+    assert_eq!(web.connections(), 0);
+}
+
 #[tokio::test]
 async fn a_host_is_allowed_by_name_and_port() {
     let web = Web::answering(Answer::status("200 OK", "hello")).await;
