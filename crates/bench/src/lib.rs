@@ -22,7 +22,9 @@ mod percentiles;
 mod pipe;
 mod plot;
 mod process;
+mod process_group;
 mod recorder;
+mod round_trip;
 mod samples;
 mod scheduler_group;
 mod schedulers;
@@ -40,12 +42,13 @@ mod throughput;
 mod units;
 mod unused;
 mod usage;
+mod workers;
 
 use crate::signals::BenchSignals;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use punctual_config::Surroundings;
 use punctual_config::exit::{CliError, Exit};
+use punctual_config::{BrokerSettings, Flags, Surroundings};
 use punctual_node::store::{ServerPlace, StoreArgs, StorePlace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +74,8 @@ pub enum BenchCommand {
     Overhead(overhead::OverheadArgs),
     /// Measure fires per second when many jobs fall due at once on a database shared by 1, 2 and 4 schedulers
     Schedulers(schedulers::SchedulersArgs),
+    /// Measure how fast 1, 2, 4, 8 and 16 worker processes on one database execute no-op jobs
+    Workers(workers::WorkersArgs),
     /// Put a steady load on a server for hours and report whether memory, files, rate and lateness stay flat
     Soak(soak::SoakArgs),
     /// The server that is measured
@@ -87,9 +92,23 @@ struct PlaceArgs {
     /// Measures a database server instead, in a database that the benchmark creates and drops
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    broker: Flags<BrokerSettings>,
 }
 
 impl PlaceArgs {
+    /// The settings of the broker for the measured processes. As for the database, only flags count.
+    fn broker(&self) -> Result<BrokerSettings, CliError> {
+        let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+        let broker = nothing.read(&self.broker)?;
+        if broker.url.options().is_some() && self.database_server()?.is_none() {
+            return Err(bad_option(
+                "--broker: pass a PostgreSQL or MySQL server with --store; the embedded store is used by a single process",
+            ));
+        }
+        Ok(broker)
+    }
+
     /// The database server to measure, or `None` for the embedded store. Only flags count: environment variables and
     /// the configuration file describe a production server, which a benchmark must not touch.
     fn database_server(&self) -> Result<Option<ServerPlace>, CliError> {
@@ -140,6 +159,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Unused(args) => unused::run(args).await,
         BenchCommand::Overhead(args) => overhead::run(args).await,
         BenchCommand::Schedulers(args) => schedulers::run(args).await,
+        BenchCommand::Workers(args) => workers::run(args).await,
         BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("handled above"),
     }
 }

@@ -1,6 +1,5 @@
 //! The server that a benchmark measures, in its own process: everything that `punctual serve` runs, on the loopback
-//! interface, plus a handler that records its starts. It can also run only the scheduler, or everything except the
-//! scheduler.
+//! interface, plus a handler that records its starts. It can also run only some of its parts.
 
 use crate::failures::{CountingNotifier, FailingHandler};
 use crate::pipe::{MachineMoment, NodeMessage, NodeRequest, ServerAccess, ServerCounts, TransactionTimes};
@@ -10,7 +9,7 @@ use punctual_api::{Api, Listeners, RateLimits, Server, ServerLimits, secret_sha2
 use punctual_client::{Span, host};
 use punctual_config::args;
 use punctual_config::exit::Exit;
-use punctual_config::{Flags, SizeMax, Surroundings};
+use punctual_config::{BrokerSettings, Flags, SizeMax, Surroundings};
 use punctual_core::access::Role;
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::limits;
@@ -19,7 +18,7 @@ use punctual_engine::{
     ClusterParticipation, Duties, Engine, EngineConfig, NotificationConfig, Quota, SeriesConfig,
 };
 use punctual_node::store::{self, OpenStore, StoreArgs};
-use punctual_node::{coordination, serve};
+use punctual_node::{broker, coordination, serve};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,6 +46,10 @@ pub enum ServerPart {
     Scheduler,
     /// The API and a worker, without a scheduler.
     Rest,
+    /// The API and a scheduler, without a worker.
+    Control,
+    /// A worker that is connected to the database.
+    Worker,
 }
 
 impl ServerPart {
@@ -56,14 +59,24 @@ impl ServerPart {
             ServerPart::Everything => "everything",
             ServerPart::Scheduler => "scheduler",
             ServerPart::Rest => "rest",
+            ServerPart::Control => "control",
+            ServerPart::Worker => "worker",
         }
     }
 
     const fn duties(self) -> Duties {
         match self {
-            ServerPart::Everything | ServerPart::Scheduler => Duties::Everything,
-            ServerPart::Rest => Duties::OwnCommits,
+            ServerPart::Everything | ServerPart::Scheduler | ServerPart::Control => Duties::Everything,
+            ServerPart::Rest | ServerPart::Worker => Duties::OwnCommits,
         }
+    }
+
+    const fn has_api(self) -> bool {
+        !matches!(self, ServerPart::Scheduler | ServerPart::Worker)
+    }
+
+    const fn has_worker(self) -> bool {
+        !matches!(self, ServerPart::Scheduler | ServerPart::Control)
     }
 }
 
@@ -91,7 +104,9 @@ pub struct NodeArgs {
 pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
-    let open = store::open(&place, SizeMax::default(), &host).await?;
+    let mut open = store::open(&place, SizeMax::default(), &host).await?;
+    let broker: BrokerSettings = Surroundings::without_file().read(&Flags::default())?;
+    broker::attach(&broker, &mut open).await?;
     let participation =
         if args.part == ServerPart::Scheduler { participation(&open, &host).await? } else { None };
     let notifier = Arc::new(CountingNotifier::default());
@@ -101,14 +116,17 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let (sender, messages) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(messages));
     tokio::spawn(engine.clone().run());
-    if args.part == ServerPart::Scheduler {
-        let _ = sender.send(NodeMessage::Ready { access: None });
-        return answer_until_the_end(measured, sender).await;
-    }
-    let _draining = start_worker(&args, &host, &engine, open.is_embedded, &sender);
-    let token = make_token(&engine).await?;
-    let (address, _stop) = start_api(&host, &engine).await?;
-    let _ = sender.send(NodeMessage::Ready { access: Some(ServerAccess { address, token }) });
+    // Both stop what they belong to when they are dropped.
+    let _draining =
+        args.part.has_worker().then(|| start_worker(&args, &host, &engine, open.is_embedded, &sender));
+    let (access, _stop) = if args.part.has_api() {
+        let token = make_token(&engine).await?;
+        let (address, stop) = start_api(&host, &engine).await?;
+        (Some(ServerAccess { address, token }), Some(stop))
+    } else {
+        (None, None)
+    };
+    let _ = sender.send(NodeMessage::Ready { access });
     answer_until_the_end(measured, sender).await
 }
 

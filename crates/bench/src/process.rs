@@ -27,6 +27,8 @@ pub struct ProcessLaunch<'a> {
     pub dir: &'a Path,
     /// The URL of the database on a server, with its credentials. `None` for the embedded store.
     pub database: Option<BenchDatabase<'a>>,
+    /// Variables with the settings of the broker.
+    pub broker: &'a [(String, String)],
     pub options: StageOptions,
 }
 
@@ -142,7 +144,10 @@ impl ProcessLaunch<'_> {
         {
             command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
         }
-        command.env_remove("PUNCTUAL_STORE");
+        for setting in ["PUNCTUAL_STORE", "PUNCTUAL_BROKER", "PUNCTUAL_BROKER_PASSWORD_FILE"] {
+            command.env_remove(setting);
+        }
+        command.envs(self.broker.iter().map(|(variable, value)| (variable, value)));
         if let Some(BenchDatabase { url, server }) = &self.database {
             command.env("PUNCTUAL_STORE", url);
             command.env("PUNCTUAL_STORE_POOL", server.pool.to_string());

@@ -1,12 +1,10 @@
 //! Several schedulers on one database, each in its own process.
 
 use crate::node::ServerPart;
-use crate::pace::{LOOK_INTERVAL, Pace, PaceProgress, STALL_MAX};
+use crate::pace::Pace;
 use crate::pipe::{MachineMoment, ServerCounts};
-use crate::process::NodeProcess;
-use crate::progress;
+use crate::process_group::{GroupWork, ProcessGroup};
 use crate::stage::{BenchSite, StageOptions};
-use crate::usage::Processors;
 use anyhow::bail;
 use punctual_client::host;
 use punctual_core::ids::Segment;
@@ -18,9 +16,7 @@ use std::time::{Duration, Instant};
 const BALANCE_MAX: Duration = Duration::from_secs(60);
 const BALANCE_PAUSE: Duration = Duration::from_millis(50);
 
-pub struct SchedulerGroup {
-    schedulers: Vec<NodeProcess>,
-}
+pub struct SchedulerGroup(ProcessGroup);
 
 /// The result of firing all due times.
 #[derive(Debug, Serialize)]
@@ -42,15 +38,12 @@ impl SchedulerGroup {
     /// through `proxy` if it is given.
     pub async fn start(site: &BenchSite, count: u64, proxy: Option<&str>) -> anyhow::Result<Self> {
         let options = StageOptions { part: ServerPart::Scheduler, ..StageOptions::USUAL };
-        let mut group = SchedulerGroup { schedulers: Vec::new() };
-        for _ in 0..count {
-            group.schedulers.push(site.launch(options, proxy).await?.process);
-        }
+        let mut group = ProcessGroup::start(site, options, count, proxy).await?;
         let gives_up_at = Instant::now() + BALANCE_MAX;
         loop {
             let counts = group.counts().await?;
             if is_balanced(&counts) {
-                return Ok(group);
+                return Ok(SchedulerGroup(group));
             }
             if Instant::now() > gives_up_at {
                 let held: Vec<_> = counts.iter().map(|counts| counts.segments).collect();
@@ -64,50 +57,15 @@ impl SchedulerGroup {
     pub async fn fire(&mut self, jobs: u64, due_at: Timestamp) -> anyhow::Result<GroupFires> {
         let begins_at = MachineMoment::of_due(due_at, host::wall_time());
         tokio::time::sleep(begins_at.since(MachineMoment::now())).await;
-        let (before, cpu_before) = (Processors::now()?, self.cpu()?);
-        let bar = progress("firing", jobs);
-        let mut looks = vec![PaceProgress { after: Duration::ZERO, done: 0 }];
-        let mut interval = tokio::time::interval(LOOK_INTERVAL);
-        let mut last_progress = Instant::now();
-        let counts = loop {
-            interval.tick().await;
-            let counts = self.counts().await?;
-            let done: u64 = counts.iter().map(|counts| counts.fired).sum();
-            if looks.last().is_none_or(|look| done > look.done) {
-                last_progress = Instant::now();
-                let at = counts.iter().map(|counts| counts.at).max().unwrap_or(begins_at);
-                looks.push(PaceProgress { after: at.since(begins_at), done });
-                bar.set_position(done);
-            }
-            if done >= jobs {
-                break counts;
-            }
-            if last_progress.elapsed() > STALL_MAX {
-                bail!("only {done} of {jobs} jobs were fired, and no more for {STALL_MAX:?}");
-            }
-        };
-        bar.finish_and_clear();
-        let cpu = self.cpu()?.saturating_sub(cpu_before);
+        let work = GroupWork { title: "firing", total: jobs, begins_at, done: |counts| counts.fired };
+        let fired = self.0.watch(work).await?;
         Ok(GroupFires {
-            pace: Pace::of(&looks),
-            fired_by: counts.iter().map(|counts| counts.fired).collect(),
-            conflicts: counts.iter().map(|counts| counts.fire_conflicts).sum(),
-            processors_busy: Processors::now()?.busy_since(before),
-            scheduler_cpu_ms_per_1000_fires: cpu.as_secs_f64() * 1e6 / jobs.max(1) as f64,
+            pace: fired.pace,
+            fired_by: fired.counts.iter().map(|counts| counts.fired).collect(),
+            conflicts: fired.counts.iter().map(|counts| counts.fire_conflicts).sum(),
+            processors_busy: fired.processors_busy,
+            scheduler_cpu_ms_per_1000_fires: fired.cpu_ms_per_1000,
         })
-    }
-
-    async fn counts(&mut self) -> anyhow::Result<Vec<ServerCounts>> {
-        let mut all = Vec::with_capacity(self.schedulers.len());
-        for scheduler in &mut self.schedulers {
-            all.push(scheduler.counts().await?);
-        }
-        Ok(all)
-    }
-
-    /// CPU time that all schedulers have used.
-    fn cpu(&self) -> anyhow::Result<Duration> {
-        self.schedulers.iter().map(|scheduler| Ok(scheduler.usage()?.cpu)).sum()
     }
 }
 

@@ -15,21 +15,19 @@ use crate::recorder::JOB_TYPE;
 use crate::scheduler_group::{GroupFires, SchedulerGroup};
 use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, percent};
-use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, durable, progress};
-use anyhow::{Context, bail};
+use crate::{DUE_TIMES_MAX, PlaceArgs, durable, progress, round_trip};
+use anyhow::bail;
 use punctual_client::{Span, SubmitJob, host};
-use punctual_config::exit::{CliError, Exit};
+use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, details, span};
 use punctual_core::limits::OWN_LOOK_AHEAD;
 use punctual_core::time::Timestamp;
-use punctual_link::{Link, NetworkFault};
+use punctual_link::Link;
 use serde::Serialize;
 use std::time::Duration;
 
 /// With more, each scheduler would own only one or two segments.
 const SCHEDULERS_MAX: u64 = 32;
-/// A higher latency than around the earth would show nothing new.
-const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 /// Jobs per submit.
 const BATCH: u64 = 1_000;
 /// Time between the first submit and the due time: `LEAD`, and more in proportion to the number of jobs.
@@ -64,26 +62,6 @@ impl SchedulersArgs {
         let usual = || LEAD + LEAD_MORE.mul_f64(self.jobs as f64 / LEAD_MORE_JOBS);
         self.lead.map_or_else(usual, Span::get)
     }
-
-    /// Returns the address of the database server, if latency is to be added.
-    fn check(&self) -> Result<Option<String>, CliError> {
-        let Some(server) = self.place.database_server()? else {
-            return Err(bad_option(
-                "--store: pass the PostgreSQL or MySQL server whose database the schedulers share; the embedded store is used by \
-                 a single process",
-            ));
-        };
-        if let Some(long) = self.round_trip.iter().find(|trip| trip.get() > ROUND_TRIP_MAX) {
-            return Err(bad_option(format!("--round-trip {long}: must be at most {}", span(ROUND_TRIP_MAX))));
-        }
-        let address = server.url.address();
-        if address.is_none() && self.round_trip.iter().any(|trip| !trip.get().is_zero()) {
-            return Err(bad_option(
-                "--round-trip: added latency needs a single host with one port in --store; or measure with --round-trip 0ms",
-            ));
-        }
-        Ok(address)
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -116,26 +94,16 @@ struct RunReport {
 }
 
 pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
-    let address = args.check()?;
+    let address = round_trip::check(&args.place, &args.round_trip)?;
     let mut report =
         SchedulersReport { machine: MachineFacts::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
-    for round_trip in args.round_trip.iter().map(|trip| trip.get()) {
-        let proxy = match &address {
-            Some(address) if !round_trip.is_zero() => Some(delayed_proxy(address, round_trip).await?),
-            _ => None,
-        };
-        report.ways.push(measure_way(&args, round_trip, proxy.as_ref()).await?);
+    for trip in args.round_trip.iter().map(|trip| trip.get()) {
+        let proxy = round_trip::proxy(address.as_deref(), trip).await?;
+        report.ways.push(measure_way(&args, trip, proxy.as_ref()).await?);
     }
     args.output.print(&report, describe)?;
     let is_exact = report.ways.iter().flat_map(|way| &way.runs).all(|run| run.due_times.exact);
     Ok(if is_exact { Exit::Done } else { Exit::Failed })
-}
-
-/// A proxy that delays each response by this much: half in each direction.
-async fn delayed_proxy(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
-    let proxy = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
-    proxy.set(NetworkFault::Slow(round_trip / 2));
-    Ok(proxy)
 }
 
 async fn measure_way(
@@ -214,12 +182,8 @@ fn describe(report: &SchedulersReport) -> String {
 
 impl WayReport {
     fn describe(&self) -> String {
-        let latency = match self.round_trip_ms {
-            0.0 => "no added latency".to_owned(),
-            ms => format!("{ms} ms added to each response"),
-        };
         let (title, commit) = self.durable_write.row();
-        let head = [("Database", Some(latency)), (title, commit)];
+        let head = [("Database", Some(round_trip::describe(self.round_trip_ms))), (title, commit)];
         details(head.into_iter().chain(self.runs.iter().flat_map(RunReport::rows)))
     }
 }

@@ -47,6 +47,8 @@ pub struct BenchSite {
     // Declared before the database, which can be dropped only after the last connection is closed.
     pub bare: Option<Box<dyn BaselineDatabase>>,
     scratch: Option<ScratchDirectory>,
+    /// Variables for every process.
+    broker: Vec<(String, String)>,
     directory: TempDir,
     /// The disks that are written to, as far as they are visible from this machine.
     disks: Vec<space::DiskModel>,
@@ -55,7 +57,9 @@ pub struct BenchSite {
 impl BenchSite {
     pub async fn prepare(place: &PlaceArgs) -> anyhow::Result<Self> {
         let directory = temporary_directory(place)?;
-        let mut site = BenchSite { bare: None, scratch: None, directory, disks: Vec::new() };
+        place.broker()?;
+        let broker = place.broker.variables();
+        let mut site = BenchSite { bare: None, scratch: None, broker, directory, disks: Vec::new() };
         if let Some(server) = place.database_server()? {
             let scratch = site.scratch.insert(ScratchDirectory::create(server).await?);
             let bare = site.bare.insert(scratch.bare(None).await?);
@@ -100,7 +104,8 @@ impl BenchSite {
             .scratch
             .as_ref()
             .map(|scratch| BenchDatabase { url: scratch.url(address), server: scratch.server() });
-        NodeProcess::start(ProcessLaunch { dir: self.dir(), database, options }).await
+        let broker = &self.broker;
+        NodeProcess::start(ProcessLaunch { dir: self.dir(), database, broker, options }).await
     }
 
     /// Starts a server and measures it. An error is replaced by its cause, as in [`Stage::explained`].

@@ -101,6 +101,17 @@ impl<T> Flags<T> {
     }
 }
 
+impl<T: SettingsTable> Flags<T> {
+    /// The same values as variables, for another process. Other users of the machine can read its arguments, but not these.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let given = |setting: &'static Setting| match self.given.get(setting.key)? {
+            Raw::Words(words) => Some((setting.variable(), words.join(","))),
+            _ => None,
+        };
+        T::settings().into_iter().filter_map(given).collect()
+    }
+}
+
 impl<T: SettingsTable> clap::Args for Flags<T> {
     fn augment_args(command: clap::Command) -> clap::Command {
         T::settings().into_iter().fold(command, |command, setting| command.arg(flag(setting)))

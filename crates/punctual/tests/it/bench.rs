@@ -224,6 +224,38 @@ fn schedulers_on_servers_fire_every_due_time_once_however_many_they_are() {
 }
 
 #[test]
+fn workers_execute_every_job_once_however_many_they_are() {
+    let small = ["workers", "--jobs", "600", "--batch", "200", "--workers", "1,3", "--round-trip", "0ms,2ms"];
+    for (variable, broker) in [
+        ("PUNCTUAL_TEST_POSTGRES", "none".to_owned()),
+        ("PUNCTUAL_TEST_POSTGRES", given("PUNCTUAL_TEST_NATS")),
+        ("PUNCTUAL_TEST_MARIADB", given("PUNCTUAL_TEST_REDIS")),
+    ] {
+        let report = bench_on(Some(&given(variable)), &[&small[..], &["--broker", &broker]].concat());
+        assert_eq!(report["broker"], broker.split("://").next().unwrap(), "{report}");
+        let latencies = report["latencies"].as_array().unwrap();
+        assert_eq!(
+            latencies.iter().map(|latency| latency["round_trip_ms"].as_f64()).collect::<Vec<_>>(),
+            [Some(0.0), Some(2.0)]
+        );
+        for latency in latencies {
+            is_ordered(&latency["commit_us"]);
+            for (run, workers) in latency["runs"].as_array().unwrap().iter().zip([1, 3]) {
+                let executed_by = run["executed_by"].as_array().unwrap();
+                assert_eq!((run["workers"].as_u64(), executed_by.len()), (Some(workers), workers as usize));
+                let executed = executed_by.iter().map(|count| count.as_u64().unwrap()).sum::<u64>();
+                assert_eq!((&run["exact"], executed), (&true.into(), 600), "{report}");
+                is_at_least(
+                    run,
+                    "/drain/per_second",
+                    600.0 / figure(&report, &format!("/{COMMAND_SECONDS}")),
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn submits_are_measured_in_batches_and_one_by_one() {
     let report = bench(&["submit", "--jobs", "1500", "--singles", "200", "--connections", "8"]);
     is_rate(&report, "/bulk_per_second", 1_500);
@@ -475,6 +507,11 @@ fn options_that_make_no_sense_are_named() {
         (&["schedulers", "--schedulers", "0"], "--schedulers"),
         (&["schedulers", "--store", "postgres://u@h/d", "--round-trip", "1m"], "--round-trip"),
         (&["schedulers", "--store", "postgres://u@one,two/d"], "--round-trip"),
+        (&["workers"], "--store"),
+        (&["workers", "--workers", "65"], "--workers"),
+        (&["workers", "--store", "postgres://u@one,two/d"], "--round-trip"),
+        (&["throughput", "--broker", "redis://127.0.0.1"], "--broker"),
+        (&["throughput", "--store", "postgres://u@h/d", "--broker", "zeromq://h"], "--broker"),
         (&["soak", "--rate", "fast"], "--rate"),
         (&["soak", "--for", "10ms"], "--for"),
         (&["soak", "--sample-every", "3h"], "--sample-every"),
