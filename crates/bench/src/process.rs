@@ -201,7 +201,7 @@ mod tests {
     fn a_process_rolls_up_executions_unless_it_must_not() {
         for series in [true, false] {
             let options = StageOptions { series, ..StageOptions::USUAL };
-            let launch = ProcessLaunch { dir: Path::new("data"), database: None, options };
+            let launch = ProcessLaunch { dir: Path::new("data"), database: None, broker: &[], options };
             let command = launch.command().unwrap();
             // After "bench".
             let parsed = NodeCommand::try_parse_from(command.get_args().skip(1)).unwrap();

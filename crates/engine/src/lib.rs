@@ -60,7 +60,7 @@ pub use outbox::{EventsConfig, EventsState};
 pub use peers::ReadyQueueState;
 pub use quota::{Quota, QuotaLeft, RetryAfter, SubmitQuota, TokenBuckets};
 pub use series::SeriesConfig;
-pub use submit::{IdSource, SubmitError, Submitted};
+pub use submit::{IdSource, SubmitError, SubmitRequest, Submitted};
 pub use traces::{Exemplar, Exemplars, TracingConfig};
 pub use use_cases::*;
 

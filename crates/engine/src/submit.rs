@@ -73,7 +73,7 @@ impl IdSource {
 
 /// The request that jobs come from.
 #[derive(Debug, Default)]
-pub(crate) struct SubmitRequest {
+pub struct SubmitRequest {
     /// The source of the ids; random ones without it.
     pub ids: Option<IdSource>,
     pub audit: Option<AuditEntry>,
@@ -102,7 +102,7 @@ impl Engine {
 
     /// Like [`Engine::submit`], on behalf of a request. Jobs that were refused already keep their place, because the
     /// ids follow from it.
-    pub(crate) async fn submit_from(
+    pub async fn submit_from(
         &self,
         specs: Vec<Result<JobSpec, SubmitError>>,
         SubmitRequest { ids, audit, trace }: SubmitRequest,

@@ -10,7 +10,7 @@ use crate::workload::{Submission, UP_AND_RUNNING, Workload, WorkloadSetting};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer, Task};
-use punctual_engine::{Engine, IdSource, SubmitError, Submitted};
+use punctual_engine::{Engine, IdSource, SubmitError, SubmitRequest, Submitted};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -275,8 +275,8 @@ async fn submit_once(
     else {
         return None;
     };
-    let answers =
-        engine.submit_from(jobs.into_iter().map(Ok).collect(), Some(IdSource { at, seed }), None).await;
+    let submit = SubmitRequest { ids: Some(IdSource { at, seed }), ..SubmitRequest::default() };
+    let answers = engine.submit_from(jobs.into_iter().map(Ok).collect(), submit).await;
     if answers.iter().all(|answer| !matches!(answer, Err(SubmitError::Unavailable(_)))) {
         let answer = StoredAnswer { status: 201, location: None, body: format!("{}", answers.len()) };
         engine.store().answer_request(request, answer).await.ok()?;
