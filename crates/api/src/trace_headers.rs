@@ -28,7 +28,9 @@ mod tests {
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap()));
         let mut map = HeaderMap::new();
-        headers.for_each(|(name, value)| drop(map.append(name, value)));
+        headers.for_each(|(name, value)| {
+            map.append(name, value);
+        });
         let context = trace_context(&map)?;
         Some((context.traceparent(), context.tracestate().map(str::to_owned)))
     }

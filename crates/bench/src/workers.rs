@@ -68,12 +68,12 @@ struct WorkersReport {
     slots: usize,
     prefetch: u64,
     broker: &'static str,
-    latencies: Vec<LatencyReport>,
+    latencies: Vec<WorkersLatency>,
 }
 
 /// All runs with the same added latency.
 #[derive(Debug, Serialize)]
-struct LatencyReport {
+struct WorkersLatency {
     /// Latency added to each response.
     round_trip_ms: f64,
     /// A small commit with that latency.
@@ -125,14 +125,14 @@ async fn measure(
     args: &WorkersArgs,
     round_trip: Duration,
     proxy: Option<&Link>,
-) -> anyhow::Result<LatencyReport> {
+) -> anyhow::Result<WorkersLatency> {
     let proxy = proxy.map(|proxy| proxy.address.as_str());
     let mut site = BenchSite::prepare(&args.place).await?;
     site.connect_through(proxy).await?;
     let durable_write = durable::measure(&mut site).await?;
     drop(site);
     let mut report =
-        LatencyReport { round_trip_ms: round_trip.as_secs_f64() * 1e3, durable_write, runs: Vec::new() };
+        WorkersLatency { round_trip_ms: round_trip.as_secs_f64() * 1e3, durable_write, runs: Vec::new() };
     for workers in args.workers.iter().copied() {
         let options = StageOptions { part: ServerPart::Control, ..StageOptions::USUAL };
         let drained =
@@ -202,12 +202,12 @@ fn describe(report: &WorkersReport) -> String {
     let head =
         [("Jobs", Some(jobs)), ("Each worker", Some(each)), ("Broker", Some(report.broker.to_owned()))];
     let mut parts = vec![details(head)];
-    parts.extend(report.latencies.iter().map(LatencyReport::describe));
+    parts.extend(report.latencies.iter().map(WorkersLatency::describe));
     parts.push(details(report.machine.rows()));
     parts.join("\n\n")
 }
 
-impl LatencyReport {
+impl WorkersLatency {
     fn describe(&self) -> String {
         let (title, commit) = self.durable_write.row();
         let head = [("Database", Some(round_trip::describe(self.round_trip_ms))), (title, commit)];
