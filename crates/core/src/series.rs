@@ -4,6 +4,7 @@
 
 use crate::lifecycle::Status;
 use crate::limits;
+use crate::occurrence::Origin;
 use crate::ports::RunTimes;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -224,7 +225,7 @@ pub struct SeriesCell {
     ended: [u64; Status::ALL.len()],
     /// From the start of the handler to its end.
     pub duration: SpanCounts,
-    /// From the scheduled time to the start of the first attempt.
+    /// From the scheduled time to the start of the first attempt, of occurrences that a schedule has caused.
     pub lateness: SpanCounts,
     /// From the time at which an attempt could start to its start.
     pub waiting: SpanCounts,
@@ -235,7 +236,8 @@ impl SeriesCell {
         self.ended[index_of(run.status)] += 1;
         let Some(started_at) = run.started_at else { return };
         self.waiting.add(started_at.since(run.available_at));
-        if run.attempt == 1 {
+        // A user chose when the others run: a backfill or a repeated run has a scheduled time long past.
+        if run.attempt == 1 && run.origin == Origin::Schedule {
             self.lateness.add(started_at.since(run.scheduled_time));
         }
         // The end of a lost run is the time at which its loss was noticed.
@@ -457,6 +459,7 @@ mod tests {
             job_name: name.to_owned(),
             lane: Lane::new("images", "resize"),
             status,
+            origin: Origin::Schedule,
             attempt: 1,
             scheduled_time: second(0),
             available_at: second(1),
@@ -475,6 +478,17 @@ mod tests {
         assert_eq!(text, "[[1,1,0,0,0,1],[403000,2,1,8,1],[4000000,10,2],[2000000,9,2]]");
         assert_eq!(serde_json::from_str::<SeriesCell>(&text).unwrap(), cell);
         assert_eq!((cell.executions(), cell.ended(Status::Skipped), cell.duration.count()), (3, 1, 2));
+    }
+
+    #[test]
+    fn only_runs_of_schedules_are_late() {
+        let mut cell = SeriesCell::default();
+        for origin in [Origin::Schedule, Origin::Trigger, Origin::Backfill] {
+            cell.add(&RunTimes { origin, ..run("a", Status::Succeeded, 3) });
+        }
+        let retried = RunTimes { attempt: 2, ..run("a", Status::Succeeded, 3) };
+        cell.add(&retried);
+        assert_eq!((cell.lateness.count(), cell.waiting.count(), cell.duration.count()), (1, 4, 4));
     }
 
     #[test]

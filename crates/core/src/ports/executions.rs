@@ -2,7 +2,7 @@
 
 use crate::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use crate::lifecycle::Status;
-use crate::occurrence::{Finished, Live};
+use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::Lane;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,7 @@ pub struct RunTimes {
     pub job_name: String,
     pub lane: Lane,
     pub status: Status,
+    pub origin: Origin,
     pub attempt: u32,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,

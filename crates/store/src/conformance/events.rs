@@ -58,6 +58,7 @@ pub async fn times_of_runs_are_followed_with_their_jobs(store: Arc<dyn Store>) {
         (whole.scheduled_time, whole.available_at, whole.started_at, whole.completed_at)
     );
     assert_eq!((page.items[0].status, page.items[0].attempt, page.more), (Status::Failed, 1, true));
+    assert_eq!(page.items[0].origin, whole.origin);
     let rest = harness.store.run_times_after(page.looked_to, 10).await.unwrap();
     assert_eq!((rest.items.len(), rest.items[0].owner.as_str(), rest.more), (1, DEFAULT_OWNER, false));
     let nothing = harness.store.run_times_after(rest.looked_to, 10).await.unwrap();

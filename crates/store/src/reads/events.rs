@@ -126,7 +126,7 @@ impl Reads<'_> {
         let mut deleted = None;
         for row in rows.iter() {
             let place = read(row, 0, "history.place")?;
-            let is_settled = bound.is_some() || get(row, 10)?;
+            let is_settled = bound.is_some() || get(row, 11)?;
             if !is_settled && self.may_lack_rows(page.looked_to, place, &mut deleted).await? {
                 return Ok(page);
             }
@@ -203,6 +203,7 @@ fn read_times(row: &AnyRow, lane: &Lane) -> Result<RunTimes, Fault> {
     let name: Option<String> = get(row, 9)?;
     Ok(RunTimes {
         status: read(row, 1, "history.status")?,
+        origin: read(row, 10, "history.origin")?,
         attempt: read(row, 2, "history.attempt")?,
         scheduled_time: read(row, 3, "history.scheduled_time")?,
         available_at: read(row, 4, "history.available_at")?,

@@ -131,8 +131,8 @@ fn stats() -> Operation {
 
 fn series() -> Operation {
     let metric = one_of(&["executions", "duration", "lateness", "waiting"]).about(
-        "What the columns hold: executions by status; or how long executions ran, how late they started, or how \
-         long they waited for a worker.",
+        "What the columns hold: executions by status; or how long executions ran, how late those of schedules \
+         started, or how long they waited for a worker.",
     );
     let by = one_of(&["all", "queue", "job_type", "job"])
         .about("What the executions are divided by. Jobs with the same owner and name are counted together.");

@@ -300,7 +300,7 @@ statements! {
     );
     RunTimesAfter [0, 2] = concat!(
         "SELECT history.place, history.status, history.attempt, history.scheduled_time, history.available_at, \
-         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name, ",
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name, history.origin, ",
         is_settled!(),
         " FROM history FORCE INDEX (PRIMARY) LEFT JOIN jobs ON jobs.id = history.job WHERE history.place > ? \
          ORDER BY history.place LIMIT ?"

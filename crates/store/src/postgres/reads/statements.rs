@@ -260,7 +260,7 @@ statements! {
          WHERE coalesce(history.bytes_before, 0) <= $4 ORDER BY history.place"
     );
     RunTimesAfter = "SELECT history.place, history.status, history.attempt, history.scheduled_time, history.available_at, \
-         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name FROM \
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name, history.origin FROM \
          (SELECT * FROM history WHERE place > $1 AND place < $2 ORDER BY place LIMIT $3) AS history \
          LEFT JOIN LATERAL (SELECT lane, owner, name FROM jobs WHERE jobs.id = history.job LIMIT 1) AS jobs ON true \
          ORDER BY history.place";

@@ -186,7 +186,7 @@ statements! {
          LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 ORDER BY history.seq LIMIT ?3"
     );
     RunTimesAfter = "SELECT history.seq, history.status, history.attempt, history.scheduled_time, history.available_at, \
-         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name FROM history \
+         history.started_at, history.completed_at, jobs.lane, jobs.owner, jobs.name, history.origin FROM history \
          LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 AND history.seq < ?2 ORDER BY history.seq LIMIT ?3";
     OpenExecutions = concat!(
         "SELECT ",
