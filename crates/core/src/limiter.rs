@@ -218,39 +218,38 @@ impl QueueLimits {
         self.weights.get(owner).copied().unwrap_or(1)
     }
 
-    /// The first invalid setting, if any.
-    pub fn problem(&self) -> Option<InvalidField> {
+    /// All invalid settings.
+    pub fn problems(&self) -> Vec<InvalidField> {
+        let mut problems = Vec::new();
         for (field, limit) in [("concurrency", self.concurrency), ("key_concurrency", self.key_concurrency)] {
             if limit.is_some_and(|limit| !(1..=limits::CONCURRENCY_MAX).contains(&limit)) {
                 let max = limits::CONCURRENCY_MAX;
-                return Some(InvalidField::new(
-                    field,
-                    format!(
-                        "must be a number from 1 to {max}, or none; pause the queue to let nothing start"
-                    ),
-                ));
+                let fix = format!(
+                    "must be a number from 1 to {max}, or none; pause the queue to let nothing start"
+                );
+                problems.push(InvalidField::new(field, fix));
             }
         }
         for (field, rate) in [("rate", self.rate), ("key_rate", self.key_rate)] {
-            if let Some(fix) = rate.and_then(rate_problem) {
-                return Some(InvalidField::new(field, fix));
-            }
+            problems.extend(rate.and_then(rate_problem).map(|fix| InvalidField::new(field, fix)));
         }
+        problems.extend(self.weights_problem().map(|fix| InvalidField::new("weights", fix)));
+        problems
+    }
+
+    fn weights_problem(&self) -> Option<String> {
         if self.weights.len() > limits::QUEUE_WEIGHTS_MAX {
-            let max = limits::QUEUE_WEIGHTS_MAX;
-            return Some(InvalidField::new("weights", format!("must name at most {max} owners")));
+            return Some(format!("must name at most {} owners", limits::QUEUE_WEIGHTS_MAX));
         }
         if self.weights.contains_key("") {
-            return Some(InvalidField::new("weights", "must name the owner of each, as in ann=3"));
+            return Some("must name the owner of each, as in ann=3".to_owned());
         }
         if let Some(problem) = self.weights.keys().find_map(|owner| name_problem(owner)) {
-            return Some(InvalidField::new("weights", format!("the name of each owner {problem}")));
+            return Some(format!("the name of each owner {problem}"));
         }
         let (min, max) = (1, limits::OWNER_WEIGHT_MAX);
         let odd = self.weights.iter().find(|(_, weight)| !(min..=max).contains(*weight));
-        odd.map(|(owner, _)| {
-            InvalidField::new("weights", format!("that of {owner} must be a number from {min} to {max}"))
-        })
+        odd.map(|(owner, _)| format!("that of {owner} must be a number from {min} to {max}"))
     }
 }
 
@@ -355,7 +354,7 @@ mod tests {
 
     #[test]
     fn limits_that_nobody_can_mean_are_problems() {
-        let field = |limits: QueueLimits| limits.problem().map(|problem| problem.field);
+        let field = |limits: QueueLimits| limits.problems().into_iter().next().map(|problem| problem.field);
         assert_eq!(field(QueueLimits { concurrency: Some(0), ..Default::default() }).unwrap(), "concurrency");
         let rate =
             |count, per_ms| QueueLimits { key_rate: Some(Rate { count, per_ms }), ..Default::default() };
@@ -363,6 +362,12 @@ mod tests {
             assert_eq!(field(odd).unwrap(), "key_rate");
         }
         assert_eq!(field(rate(1_000, 1_000)), None);
+        let fields: Vec<String> = QueueLimits { concurrency: Some(0), ..rate(0, 1_000) }
+            .problems()
+            .into_iter()
+            .map(|problem| problem.field)
+            .collect();
+        assert_eq!(fields, ["concurrency", "key_rate"]);
         let weights =
             |weight| QueueLimits { weights: [("a".to_owned(), weight)].into(), ..Default::default() };
         assert_eq!(field(weights(0)).unwrap(), "weights");

@@ -71,16 +71,13 @@ pub struct QueueFull {
 }
 
 impl QueueSettings {
-    /// The first invalid setting, if any.
-    pub fn problem(&self) -> Option<InvalidField> {
+    /// All invalid settings.
+    pub fn problems(&self) -> Vec<InvalidField> {
         let max = limits::QUEUE_DEPTH_MAX;
-        if self.max_depth.is_some_and(|depth| depth > max) {
-            return Some(InvalidField::new(
-                "max_depth",
-                format!("must be a number from 0 to {max}, or null"),
-            ));
-        }
-        self.limits.problem()
+        let is_too_deep = self.max_depth.is_some_and(|depth| depth > max);
+        let depth = is_too_deep
+            .then(|| InvalidField::new("max_depth", format!("must be a number from 0 to {max}, or null")));
+        depth.into_iter().chain(self.limits.problems()).collect()
     }
 
     /// A queue with this maximum depth and no other limit.
@@ -139,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_nobody_can_mean_is_a_problem() {
-        assert_eq!(QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX)).problem(), None);
-        let problem = QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX + 1)).problem();
-        assert_eq!(problem.unwrap().field, "max_depth");
+        assert_eq!(QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX)).problems(), []);
+        let problems = QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX + 1)).problems();
+        assert_eq!(problems[0].field, "max_depth");
     }
 }

@@ -313,8 +313,12 @@ fn without_place(mut item: BatchItem, place: usize) -> BatchItem {
     item
 }
 
-fn told(error: &Problem) -> &str {
-    error.detail.as_deref().unwrap_or(&error.title)
+/// What is wrong with a job; of several fields, each on its own line.
+fn told(error: &Problem) -> String {
+    match &error.errors[..] {
+        [] | [_] => error.detail.clone().unwrap_or_else(|| error.title.clone()),
+        _ => error.to_string(),
+    }
 }
 
 /// Whether submitting the job again would return the existing one.

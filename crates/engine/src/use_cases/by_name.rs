@@ -64,8 +64,10 @@ impl UseCases {
     pub async fn check_submit(&self, spec: &JobSpec) -> Result<(), UseCaseError> {
         self.permit(UseCase::Submit)?;
         self.check_target(spec)?;
-        if let Some(problem) = self.payload_problem(spec, &mut SecretRules::default()).await? {
-            return Err(UseCaseError::Invalid(vec![problem]));
+        let problems = self.content_problems(spec, &mut SecretRules::default()).await?;
+        if !problems.is_empty() {
+            let others = spec.check().err().unwrap_or_default();
+            return Err(UseCaseError::Invalid([problems, others].concat()));
         }
         match crate::submit::admit(JobId::new(self.now(), 0), spec.clone(), self.now()) {
             Ok(_) => Ok(()),

@@ -122,14 +122,17 @@ impl UseCases {
         let mut checked = Vec::with_capacity(specs.len());
         for spec in specs {
             checked.push(match in_scope(spec) {
-                Ok(spec) => match self.content_problem(&spec, &mut rules).await? {
-                    // With all other errors, so that they can be fixed together.
-                    Some(problem) => {
-                        let others = spec.check().err().unwrap_or_default();
-                        Err(SubmitError::Invalid([vec![problem], others].concat()))
+                Ok(spec) => {
+                    let problems = self.content_problems(&spec, &mut rules).await?;
+                    match problems.is_empty() {
+                        true => Ok(spec),
+                        // With all other errors, so that they can be fixed together.
+                        false => {
+                            let others = spec.check().err().unwrap_or_default();
+                            Err(SubmitError::Invalid([problems, others].concat()))
+                        }
                     }
-                    None => Ok(spec),
-                },
+                }
                 refused => refused,
             });
         }
@@ -138,20 +141,22 @@ impl UseCases {
         Ok(self.engine.submit_from(checked, request).await)
     }
 
-    /// What is wrong with the payload or the calendars of a new job.
-    async fn content_problem(
+    /// What is wrong with the payload, the channels and the calendars of a new job.
+    pub(super) async fn content_problems(
         &self,
         spec: &JobSpec,
         rules: &mut SecretRules,
-    ) -> Result<Option<InvalidField>, StoreError> {
-        match self.payload_problem(spec, rules).await? {
-            Some(problem) => Ok(Some(problem)),
-            None => self.calendar_problem(&spec.settings.schedule).await,
-        }
+    ) -> Result<Vec<InvalidField>, StoreError> {
+        let found = [
+            self.payload_problem(spec, rules).await?,
+            self.notify_problem(spec).await?,
+            self.calendar_problem(&spec.settings.schedule).await?,
+        ];
+        Ok(found.into_iter().flatten().collect())
     }
 
-    /// What is wrong with a new or changed job: its handler would refuse the payload, the payload does not match the
-    /// schema of its type, the job may not use a secret in it, or there is no channel to notify.
+    /// What is wrong with a new or changed payload: its handler would refuse it, it does not match the schema of the
+    /// job type, or the job may not use a secret in it.
     pub(super) async fn payload_problem(
         &self,
         spec: &JobSpec,
@@ -160,12 +165,9 @@ impl UseCases {
         if let Some(problem) = payload_problem(&spec.job_type, &spec.payload) {
             return Ok(Some(problem));
         }
-        if let Some(problem) = self.schema_problem(&spec.job_type, &spec.payload).await? {
-            return Ok(Some(problem));
-        }
-        match self.secret_problem(spec, rules).await? {
+        match self.schema_problem(&spec.job_type, &spec.payload).await? {
             Some(problem) => Ok(Some(problem)),
-            None => self.notify_problem(spec).await,
+            None => self.secret_problem(spec, rules).await,
         }
     }
 

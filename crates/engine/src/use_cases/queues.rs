@@ -83,8 +83,9 @@ impl UseCases {
         let before = self.store().queues().await?.into_iter().find(|row| row.queue == queue);
         let stored = before.as_ref().map(|row| row.settings.clone()).unwrap_or_default();
         let settings = change.applied_to(&stored);
-        if let Some(problem) = settings.problem() {
-            return Err(UseCaseError::Invalid(vec![problem]));
+        let problems = settings.problems();
+        if !problems.is_empty() {
+            return Err(UseCaseError::Invalid(problems));
         }
         let changes = json!({
             "before": before.map(|row| described(&row.settings)),

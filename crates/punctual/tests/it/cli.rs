@@ -85,6 +85,40 @@ fn jobs_come_from_files_too() {
     assert_eq!(submit(many, &["--wait"]).status.code(), Some(2));
 }
 
+#[test]
+fn every_invalid_field_is_shown_on_its_own_line() {
+    let server = Server::start();
+    let said = |arguments: &[&str]| {
+        let refused = server.cli(arguments);
+        assert_eq!(refused.status.code(), Some(4), "{arguments:?}");
+        String::from_utf8_lossy(&refused.stderr).into_owned()
+    };
+    let has_lines = |said: &str, beginnings: &[&str]| {
+        let is_there =
+            |beginning: &&str| said.lines().any(|line| line.starts_with(&format!("  {beginning}")));
+        assert!(beginnings.iter().all(is_there), "{said}");
+    };
+    let file = server.data_dir().join("jobs.json");
+    let invalid = r#"{"name":"a","max_retries":100000,"queue":"..","calendars":["none"],"interval":"1h",
+        "payload":{"a":{"$secret":"none"}},"notify":{"on_failure":"none"}}"#;
+    let fields =
+        ["max_retries must", "queue must", "calendars[0] must", "payload.a must", "notify.on_failure must"];
+    for (name, content) in
+        [("one", invalid.to_owned()), ("list", format!("[{invalid}, {{\"name\":\"b\",\"delay\":\"1h\"}}]"))]
+    {
+        std::fs::write(&file, content).unwrap();
+        let refused = said(&["job", "submit", "-f", file.to_str().unwrap()]);
+        has_lines(&refused, &fields);
+        assert!(
+            name == "one" || refused.contains("refused job 1 of 2 (a): the request has invalid fields\n"),
+            "{refused}"
+        );
+        has_lines(&said(&["plan", "-f", file.to_str().unwrap()]), &fields);
+    }
+    let refused = said(&["queue", "set", "mail", "--concurrency", "0", "--rate", "0/1s"]);
+    has_lines(&refused, &["--concurrency 0 must", "--rate 0/1s must"]);
+}
+
 #[tokio::test]
 async fn jobs_of_a_file_depend_on_each_other_by_name() {
     let server = Server::start();
