@@ -124,15 +124,18 @@ wire! {
     /// What a backfill runs.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     pub struct BackfillBody as "Backfill" {
-        /// How many occurrences, including those that a calendar excludes.
+        /// How many occurrences run.
         pub count: u64 = whole(0..=u64::MAX),
+        /// How many do not run, because a calendar excludes them.
+        #[serde(default)]
+        pub excluded: u64 = whole(0..=u64::MAX),
         /// The scheduled time of the first.
         pub first: Timestamp,
         /// The scheduled time of the last.
         pub last: Timestamp,
         /// Whether nothing was started.
         pub dry_run: bool = flag(),
-        /// The first of them.
+        /// The first of them, also those that a calendar excludes.
         pub occurrences: Vec<OccurrencePreview>,
     }
 }

@@ -49,6 +49,7 @@ pub async fn backfill(
     };
     Ok(Json(BackfillBody {
         count: plan.count,
+        excluded: plan.excluded,
         first: plan.first,
         last: plan.last,
         dry_run: request.dry_run,

@@ -90,11 +90,15 @@ pub async fn backfill(args: BackfillArgs) -> anyhow::Result<Exit> {
 
 fn told(plan: &BackfillBody) -> String {
     let range = format!("from {} to {}", time(plan.first), time(plan.last));
+    let excluded = match plan.excluded {
+        0 => String::new(),
+        excluded => format!("; calendars exclude {excluded} more"),
+    };
     if !plan.dry_run {
-        return format!("backfill of {} occurrences {range} started", plan.count);
+        return format!("backfill of {} occurrences {range} started{excluded}", plan.count);
     }
     let table = table(&["UTC", "LOCAL", "CLOCK CHANGE"], occurrence_rows(&plan.occurrences));
-    let more = plan.count.saturating_sub(plan.occurrences.len() as u64);
+    let more = plan.count.saturating_add(plan.excluded).saturating_sub(plan.occurrences.len() as u64);
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-    format!("{} occurrences {range} would run\n\n{table}{more}", plan.count)
+    format!("{} occurrences {range} would run{excluded}\n\n{table}{more}", plan.count)
 }

@@ -2,7 +2,7 @@
 
 use super::{UseCase, UseCaseError, UseCases};
 use crate::ControlError;
-use punctual_core::calendar::NamedCalendars;
+use punctual_core::calendar::{NamedCalendars, excluded_by};
 use punctual_core::control::{Backfill, NextRun, Refusal, Verb};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -22,8 +22,11 @@ pub struct BackfillPlan {
     pub calendars: NamedCalendars,
     pub first: Timestamp,
     pub last: Timestamp,
+    /// How many run.
     pub count: u64,
-    /// The first of them.
+    /// How many between the first and the last do not run, because a calendar excludes them.
+    pub excluded: u64,
+    /// The first of all of them.
     pub fires: Vec<PreviewedFire>,
 }
 
@@ -83,7 +86,9 @@ impl UseCases {
     /// Runs past occurrences of a job again, one after the other, next to its schedule.
     pub async fn backfill(&self, id: JobId, backfill: Backfill) -> Result<BackfillPlan, UseCaseError> {
         let plan = self.plan_backfill(id, backfill).await?;
-        let details = json!({ "from": plan.first, "to": plan.last, "occurrences": plan.count });
+        let details = json!({
+            "from": plan.first, "to": plan.last, "occurrences": plan.count, "excluded": plan.excluded
+        });
         let audit = self.audited_with(UseCase::Backfill, format_args!("job {id}"), &details);
         let started = self.engine.control(id, Verb::Backfill(backfill), audit).await;
         started.map_err(|error| UseCaseError::of_control(id, error))?;
@@ -101,12 +106,30 @@ impl UseCases {
         };
         let range = state.backfill_range(backfill);
         let (first, last) = range.ok_or_else(|| refused(Refusal::NothingToBackfill))?;
-        let count = recurring.recurrence.count_between(first.shifted(-1), last);
-        let shown = usize::try_from(count).unwrap_or(usize::MAX).min(limits::BACKFILL_SHOWN_MAX);
+        let all = recurring.recurrence.count_between(first.shifted(-1), last);
+        let shown = usize::try_from(all).unwrap_or(usize::MAX).min(limits::BACKFILL_SHOWN_MAX);
         let fires = recurring.recurrence.preview(first.shifted(-1), shown);
         let calendars = self.calendars_of(&recurring.calendars).await?;
-        Ok(BackfillPlan { recurring: (**recurring).clone(), calendars, first, last, count, fires })
+        let excluded = excluded_between(recurring, &calendars, (first, last));
+        let count = all.saturating_sub(excluded);
+        Ok(BackfillPlan { recurring: (**recurring).clone(), calendars, first, last, count, excluded, fires })
     }
+}
+
+/// How many occurrences of a range calendars exclude. The range of a backfill is bounded.
+fn excluded_between(
+    recurring: &Recurring,
+    calendars: &NamedCalendars,
+    (first, last): (Timestamp, Timestamp),
+) -> u64 {
+    if calendars.is_empty() {
+        return 0;
+    }
+    let next = |after: &Timestamp| recurring.recurrence.next_time_after(*after);
+    let times = std::iter::successors(Some(first), next).take_while(|time| *time <= last);
+    let excluded =
+        times.take(limits::BACKFILL_MAX as usize).filter(|time| excluded_by(calendars, *time).is_some());
+    excluded.count() as u64
 }
 
 fn check_backfill(backfill: &Backfill) -> Result<(), UseCaseError> {

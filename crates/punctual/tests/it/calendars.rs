@@ -303,7 +303,8 @@ async fn a_past_range_is_filled_in_at_its_rate() {
         json!({"from": "2026-05-01T04:00:00Z", "to": "2026-05-01T23:00:00Z", "rate": "1/m", "dry_run": true});
     let (status, plan) = server.post(&path, &range.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{plan}");
-    assert_eq!((&plan["count"], &plan["last"]), (&json!(7), &json!("2026-05-01T10:00:00Z")));
+    assert_eq!((&plan["count"], &plan["last"]), (&json!(5), &json!("2026-05-01T10:00:00Z")));
+    assert_eq!(plan["excluded"], json!(2));
     assert_eq!(plan["occurrences"][1]["excluded_by"], json!("morning"));
     assert_eq!(server.client().executions(job, None, None).await.unwrap().items.len(), 8);
 
@@ -320,7 +321,8 @@ async fn a_past_range_is_filled_in_at_its_rate() {
         "--rate",
         "1/m",
     ]);
-    assert!(said.contains("backfill of 6 occurrences"), "{said}");
+    assert!(said.contains("backfill of 4 occurrences"), "{said}");
+    assert!(said.ends_with(" started; calendars exclude 2 more\n"), "{said}");
     let (status, refused) = server.post(&path, &range.to_string().replace("true", "false")).await;
     assert_eq!(status, StatusCode::CONFLICT, "{refused}");
     advance(&server, at("2026-05-01T10:50:00Z")).await;
