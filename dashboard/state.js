@@ -1,7 +1,7 @@
 // What all pages share: who is logged in, preferences, the server's time, and messages.
 
-import { computed, effect, signal } from './lib.js';
-import { get, session } from './api.js';
+import { computed, effect, html, signal } from './lib.js';
+import { get, remove, session } from './api.js';
 
 /** The caller, as GET /me describes it. */
 export const me = signal(null);
@@ -86,6 +86,17 @@ export async function attempt(action, done) {
     if (error.name !== 'AbortError') say(error.errors?.length ? error.errors.map(({ field, detail }) => `${field} ${detail}`).join('; ') : error.message, 'error');
     return undefined;
   }
+}
+
+/** Removes a thing. If something uses it, asks whether to remove it nevertheless. Returns whether it is gone. */
+export async function removeUnused(path, what) {
+  const force = async (error) => {
+    if (error.status !== 409) throw error;
+    const answer = await ask({ title: `Remove ${what} although it is in use?`, danger: true, action: 'Remove', body: html`<p class="muted">${error.message}</p>` });
+    if (answer === undefined) throw error;
+    return remove(`${path}?force=true`);
+  };
+  return await attempt(() => remove(path).catch(force), `Removed ${what}`) !== undefined;
 }
 
 export const isManual = computed(() => clock.value.mode === 'manual');

@@ -2,7 +2,7 @@
 
 import { html, signal, useEffect } from '../lib.js';
 import { get, part, post, put, readUntil, remove } from '../api.js';
-import { ask, attempt, can } from '../state.js';
+import { ask, attempt, can, removeUnused } from '../state.js';
 import { params, setParams } from '../router.js';
 import { Button, Card, Document, Empty, Field, Head, Menu, Name, Notice, Table, Tabs, Time, usePages, useRead, wordOf } from '../ui.js';
 import { count } from '../time.js';
@@ -92,7 +92,7 @@ function Channels() {
     if (answer && await attempt(() => put(`channels/${part(answer.name.trim())}`, { type: 'webhook', url: answer.url }), `Saved ${answer.name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
   useOffer(add);
-  const drop = async (channel) => { if (await ask({ title: `Remove channel ${channel.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Rules that name it tell nobody through it.</p>` }) !== undefined && await attempt(() => remove(`channels/${part(channel.name)}`), `Removed ${channel.name}`) !== undefined) pages.reload(); };
+  const drop = async (channel) => { if (await ask({ title: `Remove channel ${channel.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Messages that wait for it are given up.</p>` }) !== undefined && await removeUnused(`channels/${part(channel.name)}`, channel.name)) { pages.reload(); changes.value += 1; } };
   const columns = [
     { id: 'name', label: 'Channel', cell: (channel) => html`<strong class="cut"><${Name}>${channel.name}</${Name}></strong>` },
     { id: 'type', label: 'Kind', cell: (channel) => html`<span class="chip">${channel.type}</span>` },

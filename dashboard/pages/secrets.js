@@ -1,8 +1,8 @@
 // Secrets: their names and rules. Values are never shown.
 
 import { html } from '../lib.js';
-import { part, put, remove } from '../api.js';
-import { ask, attempt, can } from '../state.js';
+import { part, put } from '../api.js';
+import { ask, attempt, can, removeUnused } from '../state.js';
 import { Button, Card, Empty, Field, Head, Menu, Name, Table, Time, usePages } from '../ui.js';
 
 const list = (text) => text.split(',').map((one) => one.trim()).filter(Boolean);
@@ -23,7 +23,7 @@ export default function Secrets() {
   };
   const drop = async (secret) => {
     const answer = await ask({ title: `Remove secret ${secret.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Jobs that refer to it fail until it is set again.</p>` });
-    if (answer !== undefined && await attempt(() => remove(`secrets/${part(secret.name)}`), `Removed ${secret.name}`) !== undefined) pages.reload();
+    if (answer !== undefined && await removeUnused(`secrets/${part(secret.name)}`, secret.name)) pages.reload();
   };
   const rule = (values) => values.length ? html`<span class="cut" title=${values.join(', ')}>${values.join(', ')}</span>` : html`<span class="muted">all</span>`;
   const columns = [

@@ -12,7 +12,7 @@ use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::ports::{DISK_FULL, StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
-use punctual_engine::{Forbidden, Quota, SubmitError, UseCaseError};
+use punctual_engine::{Forbidden, Quota, SubmitError, UseCaseError, UsesFound};
 use std::time::Duration;
 
 /// Retry-After when the store is unreachable or the server is busy.
@@ -404,6 +404,22 @@ impl ApiError {
     }
 }
 
+/// Why a thing was not removed.
+fn in_use(what: &str, name: &str, found: &UsesFound) -> String {
+    let UsesFound { named, count, jobs_read, has_unread_jobs } = found;
+    let others = match count - named.len() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let unread = format!("only {jobs_read} unfinished jobs were read");
+    let reason = match (count, has_unread_jobs) {
+        (0, _) => format!("it is not known whether jobs use the {what} {name} ({unread})"),
+        (_, true) => format!("the {what} {name} is in use by {}{others} ({unread})", named.join(", ")),
+        (_, false) => format!("the {what} {name} is in use by {}{others}", named.join(", ")),
+    };
+    format!("{reason}: take it out of them first, or pass force=true (`--force`) to remove it nevertheless")
+}
+
 fn summary(errors: &[FieldError]) -> String {
     let parts: Vec<String> = errors.iter().map(|error| format!("{} {}", error.field, error.detail)).collect();
     parts.join("; ")
@@ -481,10 +497,7 @@ impl From<UseCaseError> for ApiError {
                 "the execution has already ended {}: it cannot be cancelled",
                 ExecutionStatus::from(status)
             )),
-            UseCaseError::CalendarInUse { ref jobs, .. } => {
-                let named: Vec<String> = jobs.iter().map(|(id, name)| format!("{name} ({id})")).collect();
-                ApiError::Conflict(format!("{error}: {}; take it out of them first", named.join(", ")))
-            }
+            UseCaseError::InUse { what, name, found } => ApiError::Conflict(in_use(what, &name, &found)),
             UseCaseError::OccurrenceOpen(_) => ApiError::Conflict(format!(
                 "{error}: wait until it has ended, or trigger its job to run it in addition"
             )),

@@ -18,8 +18,8 @@ pub enum CalendarCommand {
     Set(SetArgs),
     /// Create or replace a calendar from the events of an iCalendar file (.ics)
     Import(ImportArgs),
-    /// Remove a calendar that no unfinished job uses
-    Remove(NameArgs),
+    /// Remove a calendar that no unfinished job, rule or channel uses
+    Remove(RemoveArgs),
 }
 
 #[derive(clap::Args)]
@@ -31,6 +31,18 @@ pub struct NameArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct RemoveArgs {
+    /// The calendar's name
+    #[arg(value_name = "CALENDAR")]
+    name: String,
+    /// Remove it although jobs, rules or channels use it; they go on without it
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 /// What every calendar has.
@@ -113,7 +125,11 @@ pub async fn run(command: CalendarCommand) -> anyhow::Result<Exit> {
             about.put(SetCalendar { icalendar: Some(text), ..SetCalendar::default() }).await
         }
         CalendarCommand::Remove(args) => {
-            args.connect.client()?.remove_calendar(&args.name).await?;
+            let client = args.connect.client()?;
+            match args.force {
+                true => client.remove_calendar_in_use(&args.name).await?,
+                false => client.remove_calendar(&args.name).await?,
+            }
             tell(&format!("removed calendar {}", args.name));
             Ok(Exit::Done)
         }

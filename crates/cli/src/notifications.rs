@@ -24,7 +24,7 @@ pub enum ChannelCommand {
     /// Show a channel, without its secrets
     Show(ShowArgs),
     /// Remove channels; messages that wait for them are given up
-    Remove(RemoveArgs),
+    Remove(ChannelRemoveArgs),
 }
 
 #[derive(Subcommand)]
@@ -138,6 +138,15 @@ pub struct RemoveArgs {
     names: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,
+}
+
+#[derive(clap::Args)]
+pub struct ChannelRemoveArgs {
+    #[command(flatten)]
+    args: RemoveArgs,
+    /// Remove them although rules, users or unfinished jobs use them
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(clap::Args)]
@@ -285,7 +294,12 @@ pub async fn run_channel(command: ChannelCommand) -> anyhow::Result<Exit> {
             args.output.print(&channel, described)?;
         }
         ChannelCommand::Remove(args) => {
-            removed(&args, "channel", async |client, name| client.remove_channel(name).await).await?;
+            let ChannelRemoveArgs { args, force } = args;
+            let remove = async |client: &Client, name: &str| match force {
+                true => client.remove_channel_in_use(name).await,
+                false => client.remove_channel(name).await,
+            };
+            removed(&args, "channel", remove).await?;
         }
     }
     Ok(Exit::Done)

@@ -24,7 +24,7 @@ pub enum SecretCommand {
     List(ListArgs),
     /// Show a secret, without its value
     Show(ShowArgs),
-    /// Remove secrets; jobs that refer to them fail
+    /// Remove secrets that no unfinished job and no channel uses
     Remove(RemoveArgs),
     /// Encrypt all secrets with the current key, so that older keys can be removed
     Rotate(ListArgs),
@@ -73,6 +73,9 @@ pub struct RemoveArgs {
     /// The names of the secrets
     #[arg(value_name = "NAME", required = true, value_parser = args::path_name)]
     names: Vec<String>,
+    /// Remove them although jobs or channels use them; the jobs fail
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -105,7 +108,10 @@ pub async fn run(command: SecretCommand) -> anyhow::Result<Exit> {
         SecretCommand::Remove(args) => {
             let client = args.connect.client()?;
             for name in &args.names {
-                client.remove_secret(name).await?;
+                match args.force {
+                    true => client.remove_secret_in_use(name).await?,
+                    false => client.remove_secret(name).await?,
+                }
                 print_text(&format!("removed secret {name}"))?;
             }
         }

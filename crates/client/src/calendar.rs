@@ -159,10 +159,14 @@ impl Client {
         self.send(self.request(Method::PUT, &format!("/calendars/{}", segment(name))).json(calendar)).await
     }
 
+    /// Removes a calendar that nothing uses.
     pub async fn remove_calendar(&self, name: &str) -> Result<(), ClientError> {
-        self.exchange(self.request(Method::DELETE, &format!("/calendars/{}", segment(name))))
-            .await
-            .map(|_| ())
+        self.remove(format!("/calendars/{}", segment(name)), false).await
+    }
+
+    /// Removes a calendar, even if something uses it.
+    pub async fn remove_calendar_in_use(&self, name: &str) -> Result<(), ClientError> {
+        self.remove(format!("/calendars/{}", segment(name)), true).await
     }
 
     /// Skips the next occurrence of a recurring job.

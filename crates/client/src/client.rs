@@ -301,6 +301,13 @@ impl Client {
         self.exchange(self.request(Method::DELETE, &format!("/jobs/{id}"))).await.map(|_| ())
     }
 
+    /// Removes the thing at a path, with `force` also if something uses it.
+    pub(crate) async fn remove(&self, path: String, force: bool) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &path);
+        let request = if force { request.query(&[("force", true)]) } else { request };
+        self.exchange(request).await.map(drop)
+    }
+
     /// Lets running executions finish and holds the rest.
     pub async fn pause(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.send(self.request(Method::POST, &format!("/jobs/{id}/pause"))).await

@@ -619,8 +619,14 @@ impl Client {
         self.send(self.request(Method::PUT, &format!("/channels/{}", segment(name))).json(channel)).await
     }
 
+    /// Removes a channel that nothing uses.
     pub async fn remove_channel(&self, name: &str) -> Result<(), ClientError> {
-        self.exchange(self.request(Method::DELETE, &format!("/channels/{}", segment(name)))).await.map(drop)
+        self.remove(format!("/channels/{}", segment(name)), false).await
+    }
+
+    /// Removes a channel, even if something uses it.
+    pub async fn remove_channel_in_use(&self, name: &str) -> Result<(), ClientError> {
+        self.remove(format!("/channels/{}", segment(name)), true).await
     }
 
     /// Sends a test message over a channel.

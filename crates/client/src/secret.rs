@@ -113,8 +113,14 @@ impl Client {
         self.send(self.request(Method::PUT, &format!("/secrets/{}", segment(name))).json(secret)).await
     }
 
+    /// Removes a secret that nothing uses.
     pub async fn remove_secret(&self, name: &str) -> Result<(), ClientError> {
-        self.exchange(self.request(Method::DELETE, &format!("/secrets/{}", segment(name)))).await.map(|_| ())
+        self.remove(format!("/secrets/{}", segment(name)), false).await
+    }
+
+    /// Removes a secret, even if something uses it.
+    pub async fn remove_secret_in_use(&self, name: &str) -> Result<(), ClientError> {
+        self.remove(format!("/secrets/{}", segment(name)), true).await
     }
 
     /// Encrypts secrets with the current key, one bounded step.

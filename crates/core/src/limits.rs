@@ -496,6 +496,11 @@ pub const DAMAGE_LISTED_MAX: usize = 20;
 
 /// Pages of jobs that a sorted list compares. If there are more, the answer says so.
 pub const SORTED_PAGES_MAX: usize = 10;
+/// Pages of jobs that are read for those that use a channel, a secret or a calendar, before it is removed. If there are
+/// more, the removal must be forced.
+pub const USES_PAGES_MAX: usize = 20;
+/// Rules, channels, users and jobs that the refusal names. Further ones are counted.
+pub const USES_NAMED_MAX: usize = 10;
 /// Values that a filter may exclude, of each kind. More are rejected.
 pub const EXCLUDED_VALUES_MAX: usize = 32;
 /// Items of one step of an operation on many jobs; the rest follow in the next steps.

@@ -1,9 +1,12 @@
 //! What the routes of things with names share: secrets, calendars, job types, views, channels and rules.
 
+use crate::error::ApiError;
+use crate::query::QueryParams;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use punctual_core::limits;
+use punctual_engine::Removal;
 use serde::Serialize;
 use std::str::FromStr;
 
@@ -23,6 +26,13 @@ impl FromStr for NameInCursor {
         let is_name = text.len() <= limits::DOCUMENT_NAME_BYTES_MAX && !text.chars().any(char::is_control);
         if is_name { Ok(NameInCursor(text.to_owned())) } else { Err(()) }
     }
+}
+
+/// Whether a request removes a thing that is in use.
+pub fn removal(mut query: QueryParams) -> Result<Removal, ApiError> {
+    let is_forced = query.flag("force").unwrap_or(false);
+    query.finish()?;
+    Ok(if is_forced { Removal::Forced } else { Removal::Unused })
 }
 
 /// The response to a PUT that creates or replaces.

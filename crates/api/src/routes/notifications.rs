@@ -1,6 +1,6 @@
 //! Notifications: channels, rules, silences, alerts and deliveries. No response has a secret value.
 
-use super::named::{NameInCursor, stored};
+use super::named::{NameInCursor, removal, stored};
 use super::tokens::{NoRequestKey, to_the_end};
 use crate::auth::Call;
 use crate::error::ApiError;
@@ -89,10 +89,12 @@ fn check_same_name(given: Option<&str>, name: &str) -> Result<(), ApiError> {
 pub async fn remove_channel(
     call: Call,
     IdInPath(name): IdInPath<String>,
+    query: QueryParams,
     _: NoBody,
 ) -> Result<StatusCode, ApiError> {
+    let removal = removal(query)?;
     to_the_end(async move {
-        call.cases.remove_channel(&name).await?;
+        call.cases.remove_channel(&name, removal).await?;
         Ok(StatusCode::NO_CONTENT)
     })
     .await

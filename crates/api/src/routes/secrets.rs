@@ -1,6 +1,6 @@
 //! Secrets: set, list, remove and re-encrypt them. No response has a value.
 
-use super::named::{NameInCursor, stored};
+use super::named::{NameInCursor, removal, stored};
 use super::tokens::{NoRequestKey, patterns, to_the_end};
 use crate::auth::Call;
 use crate::error::ApiError;
@@ -54,9 +54,15 @@ pub async fn set(
     .await
 }
 
-pub async fn remove(call: Call, IdInPath(name): IdInPath<String>, _: NoBody) -> Result<StatusCode, ApiError> {
+pub async fn remove(
+    call: Call,
+    IdInPath(name): IdInPath<String>,
+    query: QueryParams,
+    _: NoBody,
+) -> Result<StatusCode, ApiError> {
+    let removal = removal(query)?;
     to_the_end(async move {
-        call.cases.remove_secret(&name).await?;
+        call.cases.remove_secret(&name, removal).await?;
         Ok(StatusCode::NO_CONTENT)
     })
     .await

@@ -1,21 +1,19 @@
 //! Calendars: setting, listing and removing them, and what they mean for the jobs that name them.
 
-use super::{UseCase, UseCaseError, UseCases};
+use super::uses::UsedThing;
+use super::{Removal, UseCase, UseCaseError, UseCases};
 use punctual_core::calendar::{Calendar, CalendarSpec, NamedCalendars, calendar_name_problem};
-use punctual_core::ids::JobId;
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
 use punctual_core::ports::{
-    DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, JobQuery, JobView, Page, ScheduleKind,
-    StoreError, StoredDocument,
+    DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, JobView, Page, StoreError,
+    StoredDocument,
 };
 use punctual_core::schedule::Schedule;
 use serde_json::json;
 
 /// How often a change is computed again because the calendar was changed concurrently.
 const CHANGE_TRIES_MAX: usize = 20;
-/// Jobs that an error names.
-const JOBS_NAMED: usize = 10;
 
 /// A stored calendar.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,16 +84,13 @@ impl UseCases {
         Err(UseCaseError::Busy)
     }
 
-    /// Removes a calendar that no unfinished job names.
-    pub async fn remove_calendar(&self, name: &str) -> Result<(), UseCaseError> {
+    /// Removes a calendar. One in use stays, unless the removal is forced.
+    pub async fn remove_calendar(&self, name: &str, removal: Removal) -> Result<(), UseCaseError> {
         self.permit_on(UseCase::RemoveCalendar, format_args!("calendar {name}"))?;
         for _ in 0..CHANGE_TRIES_MAX {
             let stored = self.stored_calendar(name).await?;
             let stored = stored.ok_or_else(|| UseCaseError::NoSuchCalendar(name.to_owned()))?;
-            let jobs = self.jobs_under(name).await?;
-            if !jobs.is_empty() {
-                return Err(UseCaseError::CalendarInUse { name: name.to_owned(), jobs });
-            }
+            self.check_unused(UsedThing::Calendar(name), removal).await?;
             let entry = self.audited(UseCase::RemoveCalendar, format_args!("calendar {name}"));
             let (kind, version) = (DocumentKind::Calendar, stored.version);
             let change = DocumentChange::Remove { kind, name: name.to_owned(), version };
@@ -120,30 +115,6 @@ impl UseCases {
         match page.items.len() < limits::CALENDARS_MAX {
             true => Ok(()),
             false => Err(UseCaseError::DirectoryFull { what: "calendars", max: limits::CALENDARS_MAX }),
-        }
-    }
-
-    /// The first unfinished jobs that name a calendar, with their names.
-    async fn jobs_under(&self, calendar: &str) -> Result<Vec<(JobId, String)>, StoreError> {
-        let mut found = Vec::new();
-        let mut query = JobQuery {
-            schedule: Some(ScheduleKind::Recurring),
-            limit: limits::PAGE_ITEMS_MAX,
-            ..JobQuery::default()
-        };
-        loop {
-            let page = self.store().jobs(query.clone()).await?;
-            let names = |view: &JobView| {
-                let schedule = view.schedule.as_ref();
-                schedule.is_some_and(|state| state.calendars().iter().any(|name| name == calendar))
-            };
-            let using = page.items.into_iter().filter(names);
-            found.extend(using.map(|view| (view.job.id, self.name_of(&view))));
-            query.before = page.next;
-            if query.before.is_none() || found.len() > JOBS_NAMED {
-                found.truncate(JOBS_NAMED);
-                return Ok(found);
-            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why a use case has no result.
 
-use super::Forbidden;
+use super::{Forbidden, UsesFound};
 use crate::ControlError;
 use punctual_core::control::Refusal;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, OperationId, SessionId};
@@ -28,9 +28,9 @@ pub enum UseCaseError {
     NoSuchUser(String),
     #[error("there is no calendar {0}")]
     NoSuchCalendar(String),
-    /// Unfinished jobs name it; the first of them, with their names.
-    #[error("jobs use the calendar {name}")]
-    CalendarInUse { name: String, jobs: Vec<(JobId, String)> },
+    /// It is used, or may be: not all jobs were read.
+    #[error("the {what} {name} may be in use")]
+    InUse { what: &'static str, name: String, found: UsesFound },
     #[error("there is no secret {0}")]
     NoSuchSecret(String),
     /// There is no such channel, rule, silence, alert or delivery.

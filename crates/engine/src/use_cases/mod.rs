@@ -38,6 +38,7 @@ mod secrets;
 mod series;
 mod server;
 mod table;
+mod uses;
 mod views;
 mod work;
 mod workers;
@@ -74,6 +75,7 @@ pub use secrets::{RotationPlace, SecretView, SecretsRotated};
 pub use series::{SeriesBy, SeriesFigures, SeriesLabel, SeriesOfName, SeriesQuery};
 pub use server::{LimitedQueue, LookedAt, NodeState, Readings, Stats};
 pub use table::UseCase;
+pub use uses::{Removal, UsesFound};
 pub use work::OwnSessions;
 pub use workers::{EligibleWorkers, WorkerView, lane_of};
 

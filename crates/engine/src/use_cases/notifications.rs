@@ -1,6 +1,7 @@
 //! Notifications: channels, rules, silences, alerts and deliveries. No use case returns a secret value.
 
-use super::{UseCase, UseCaseError, UseCases};
+use super::uses::UsedThing;
+use super::{Removal, UseCase, UseCaseError, UseCases};
 use crate::NotificationConfig;
 use crate::notify::{
     DONE, InDocument, NOT_FOR_CHANNELS, PENDING, STOPPED, StoredAs, add, all, bound_to, is_usable,
@@ -164,7 +165,11 @@ impl UseCases {
         Err(UseCaseError::Busy)
     }
 
-    pub async fn remove_channel(&self, name: &str) -> Result<(), UseCaseError> {
+    /// Removes a channel. One in use stays, unless the removal is forced.
+    pub async fn remove_channel(&self, name: &str, removal: Removal) -> Result<(), UseCaseError> {
+        self.permit_on(UseCase::RemoveChannel, format_args!("channel {name}"))?;
+        self.existing::<Channel>("channel", name).await?;
+        self.check_unused(UsedThing::Channel(name), removal).await?;
         self.remove_document::<Channel>(UseCase::RemoveChannel, "channel", name).await
     }
 
@@ -558,7 +563,7 @@ impl UseCases {
         self.engine.context.config.notifications.as_ref()
     }
 
-    fn configured(&self) -> &[(String, Channel)] {
+    pub(super) fn configured(&self) -> &[(String, Channel)] {
         self.notification_config().map_or(&[], |config| config.notifier.configured())
     }
 

@@ -4,7 +4,8 @@
 //! Names are shared by all owners. A caller sees the secrets that jobs in its scope may use. One that is limited to an
 //! owner changes those that only jobs of the owner may use.
 
-use super::{Forbidden, UseCase, UseCaseError, UseCases};
+use super::uses::UsedThing;
+use super::{Forbidden, Removal, UseCase, UseCaseError, UseCases};
 use crate::sealed_store::PayloadsResealed;
 use crate::secrets::NOT_USABLE;
 use punctual_core::access::{NamePattern, pattern_list};
@@ -142,7 +143,8 @@ impl UseCases {
         Err(UseCaseError::Busy)
     }
 
-    pub async fn remove_secret(&self, name: &str) -> Result<(), UseCaseError> {
+    /// Removes a secret. One in use stays, unless the removal is forced.
+    pub async fn remove_secret(&self, name: &str, removal: Removal) -> Result<(), UseCaseError> {
         self.permit(UseCase::RemoveSecret)?;
         let object = format!("secret {name}");
         for _ in 0..CHANGE_TRIES_MAX {
@@ -150,6 +152,7 @@ impl UseCases {
             let stored = stored.filter(|stored| self.sees_secret(&stored.about.rule));
             let stored = stored.ok_or_else(|| UseCaseError::NoSuchSecret(name.to_owned()))?;
             self.noted(UseCase::RemoveSecret, &object, self.check_manages(&stored.about.rule))?;
+            self.check_unused(UsedThing::Secret(name), removal).await?;
             let details = json!({ "before": described_secret(&stored) });
             let entry = self.audited_with(UseCase::RemoveSecret, &object, &details);
             let change = DirectoryChange::RemoveSecret(stored);

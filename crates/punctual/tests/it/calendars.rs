@@ -126,7 +126,17 @@ async fn several_calendars_apply_together_and_one_in_use_cannot_be_removed() {
     assert_eq!((status, &changed["calendars"]), (StatusCode::OK, &json!(["holidays"])), "{changed}");
     let (status, changed) = server.patch(&path, &json!({"calendar": ["weekend"]})).await;
     assert_eq!((status, &changed["calendars"]), (StatusCode::OK, &json!(["weekend"])), "{changed}");
-    server.said(&["calendar", "remove", "holidays"]);
+    let (status, channel) = answer(server.request(Method::PUT, "/api/v1/channels/ops").json(&json!({
+        "type": "slack", "url": "https://hooks.example.org/1",
+        "mute": {"calendars": ["holidays"], "then": "drop"},
+    })))
+    .await;
+    assert_eq!(status, StatusCode::CREATED, "{channel}");
+    let (status, refused) = remove().await;
+    let detail = refused["detail"].as_str().unwrap();
+    assert_eq!(status, StatusCode::CONFLICT, "{refused}");
+    assert!(detail.starts_with("the calendar holidays is in use by channel ops:"), "{detail}");
+    server.said(&["calendar", "remove", "holidays", "--force"]);
     assert_eq!(remove().await.0, StatusCode::NOT_FOUND);
     let listed = server.said(&["calendar", "list"]);
     assert!(listed.contains("weekend") && !listed.contains("holidays"), "{listed}");

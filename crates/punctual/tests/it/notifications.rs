@@ -394,6 +394,41 @@ async fn rules_select_jobs_and_silences_suppress_them() {
 }
 
 #[tokio::test]
+async fn a_channel_in_use_is_removed_by_force_only() {
+    let server = server();
+    webhook(&server, "ops", "http://127.0.0.1:1/").await;
+    webhook(&server, "duty", "http://127.0.0.1:1/").await;
+    let escalate = json!({"after": "15m", "to": "duty"});
+    let rule = json!({"events": ["failed"], "channels": ["ops"], "escalate": escalate});
+    let (status, body) = put(&server, "/notifications/rules/all", rule).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let job = json!({"name": "report", "interval": "1h", "notify": {"on_failure": "ops"}});
+    let job = server.submit(job).await;
+    let user = json!({"email": "jane@example.org", "role": "viewer", "notification_channel": "ops"});
+    let (status, user) = server.post("/api/v1/users", &user.to_string()).await;
+    assert_eq!(status, StatusCode::CREATED, "{user}");
+    let user = user["user_id"].as_str().unwrap();
+    let remove =
+        async |name: &str| answer(server.request(Method::DELETE, &format!("/api/v1/channels/{name}"))).await;
+    let advice = "take it out of them first, or pass force=true (`--force`) to remove it nevertheless";
+    for (name, users) in
+        [("ops", format!("rule all, user {user}, job report ({job})")), ("duty", "rule all".to_owned())]
+    {
+        let (status, refused) = remove(name).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{refused}");
+        assert_eq!(refused["detail"], format!("the channel {name} is in use by {users}: {advice}"));
+    }
+    let (status, body) = remove("ops?force=1").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    assert_eq!(
+        server.said(&["channel", "remove", "ops", "duty", "--force"]),
+        "removed channel ops\nremoved channel duty\n"
+    );
+    assert_eq!(remove("ops").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(remove("ops?force=true").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn many_failures_are_one_message_with_a_list() {
     let server = server();
     let web = Web::answering(Answer::status("200 OK", "")).await;

@@ -353,7 +353,7 @@ async fn rules_are_checked_again_when_work_is_handed_out() {
         let id = server.submit(raw("token")).await;
         match change {
             "removed" => assert_eq!(
-                answer(server.request(Method::DELETE, "/api/v1/secrets/token")).await.0,
+                answer(server.request(Method::DELETE, "/api/v1/secrets/token?force=true")).await.0,
                 StatusCode::NO_CONTENT
             ),
             _ => {
@@ -517,6 +517,45 @@ async fn wrong_keys_and_files_are_named_at_the_start() {
 }
 
 #[tokio::test]
+async fn a_secret_in_use_is_removed_by_force_only() {
+    let server = Server::start();
+    must_set(&server, "token", VALUE).await;
+    let channel = json!({"type": "pagerduty", "routing_key": {"$secret": "token"}});
+    let (status, body) = answer(server.request(Method::PUT, "/api/v1/channels/duty").json(&channel)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let jobs: Vec<Value> = (0..12).map(|_| raw("token")).collect();
+    let (status, stored) = server.post("/api/v1/jobs/batch", &json!({"jobs": jobs}).to_string()).await;
+    assert!(status.is_success(), "{stored}");
+    let remove = async || answer(server.request(Method::DELETE, "/api/v1/secrets/token")).await;
+    let (status, refused) = remove().await;
+    assert_eq!(status, StatusCode::CONFLICT, "{refused}");
+    let detail = refused["detail"].as_str().unwrap().to_owned();
+    // The channel and the first nine jobs.
+    assert!(detail.starts_with("the secret token is in use by channel duty, job raw ("), "{detail}");
+    assert!(detail.contains(" and 3 more: take it out of them first, or pass force=true"), "{detail}");
+    assert_eq!(detail.matches("job raw (").count(), 9, "{detail}");
+
+    // Jobs that have ended do not use it.
+    assert_eq!(
+        answer(server.request(Method::DELETE, "/api/v1/channels/duty")).await.0,
+        StatusCode::NO_CONTENT
+    );
+    server.said(&["job", "cancel", "--all", "--type", "raw", "--yes"]);
+    eventually("all jobs are cancelled", async || {
+        server.get("/api/v1/jobs?status=ACTIVE").await.1["items"] == json!([])
+    })
+    .await;
+    assert_eq!(remove().await.0, StatusCode::NO_CONTENT);
+
+    must_set(&server, "token", VALUE).await;
+    server.submit(raw("token")).await;
+    let refused = server.cli(&["secret", "remove", "token"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("the secret token is in use by job raw"), "{said}");
+    assert_eq!(server.said(&["secret", "remove", "token", "--force"]), "removed secret token\n");
+}
+
+#[tokio::test]
 async fn the_client_sets_lists_and_removes_secrets() {
     let server = Server::start();
     let client = server.client();
@@ -544,7 +583,7 @@ async fn a_report_of_another_lease_does_not_end_redaction() {
     let job = server.submit(raw("token")).await;
     let running = poll(&server, session, 1, 0).await.remove(0);
     // What the server knows of the value is now in its memory only.
-    let removal = server.request(Method::DELETE, "/api/v1/secrets/token");
+    let removal = server.request(Method::DELETE, "/api/v1/secrets/token?force=true");
     assert_eq!(answer(removal).await.0, StatusCode::NO_CONTENT);
     let execution = &running["execution_id"];
     let epoch = running["epoch"].as_u64().unwrap() + 1;

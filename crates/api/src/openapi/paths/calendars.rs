@@ -1,7 +1,7 @@
 //! Calendars, and single occurrences of recurring jobs.
 
 use super::super::operation::{Operation, Title};
-use super::{JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, job_id, paged_by_most};
+use super::{IN_USE, JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, force, job_id, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::text;
@@ -56,11 +56,12 @@ fn set() -> Operation {
 fn remove() -> Operation {
     on_calendar(Method::DELETE, title("removeCalendar", "Remove a calendar"))
         .needs(UseCase::RemoveCalendar)
-        .about("Only if no unfinished job names it.")
+        .about("With `force`, jobs that name it run without it.")
+        .in_query("force", force())
         .may_take("Nothing", json!({}))
         .answers_nothing(204, "It is gone.")
         .fails(404, "There is no such calendar.")
-        .fails(409, "Jobs name it; the answer names them.")
+        .fails(409, IN_USE)
 }
 
 fn on_job(rest: &str, id: &'static str, summary: &'static str) -> Operation {

@@ -15,7 +15,7 @@ mod worker;
 mod workers;
 
 use super::operation::Operation;
-use punctual_client::schema::{Schema, text, the, whole};
+use punctual_client::schema::{Schema, flag, text, the, whole};
 use punctual_core::limits;
 use serde_json::{Value, json};
 
@@ -39,6 +39,15 @@ pub fn all() -> Vec<Operation> {
     .flatten()
     .collect()
 }
+
+/// The parameter of operations that remove what may be in use.
+fn force() -> Schema {
+    flag().about("Remove it although rules, channels, users or unfinished jobs use it.")
+}
+
+/// Why such an operation is refused.
+const IN_USE: &str = "Rules, channels, users or unfinished jobs use it; the detail names the first 10 of them. With more \
+                      than about 20,000 unfinished jobs, it is not known whether all do not.";
 
 const JOBS: &str = "Jobs";
 const SCHEDULES: &str = "Schedules";

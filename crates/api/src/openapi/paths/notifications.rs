@@ -1,7 +1,7 @@
 //! Notifications.
 
 use super::super::operation::{Operation, Title};
-use super::{NO_PARAMETERS, NOTIFICATIONS, paged, paged_by_most};
+use super::{IN_USE, NO_PARAMETERS, NOTIFICATIONS, force, paged, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::text;
@@ -63,9 +63,11 @@ fn channels() -> Vec<Operation> {
         on_channel(Method::DELETE, "", title("removeChannel", "Remove a channel"))
             .needs(UseCase::RemoveChannel)
             .about("Messages that wait for it are given up.")
+            .in_query("force", force())
             .may_take("Nothing", json!({}))
             .answers_nothing(204, "The channel is gone.")
-            .fails(404, "There is no such channel."),
+            .fails(404, "There is no such channel.")
+            .fails(409, IN_USE),
         on_channel(Method::POST, "/test", title("testChannel", "Send a test message"))
             .needs(UseCase::TestChannel)
             .about("Sends it at once, and tells what the receiver answered.")

@@ -1,7 +1,7 @@
 //! Secrets.
 
 use super::super::operation::{Operation, Title};
-use super::{NO_PARAMETERS, SECRETS, paged_by_most};
+use super::{IN_USE, NO_PARAMETERS, SECRETS, force, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::text;
@@ -68,9 +68,11 @@ fn remove() -> Operation {
     on_secret(Method::DELETE, title("removeSecret", "Remove a secret"))
         .needs(UseCase::RemoveSecret)
         .about("Executions that refer to it fail when they are handed to a worker; those that run keep the value.")
+        .in_query("force", force())
         .may_take("Nothing", json!({}))
         .answers_nothing(204, "The secret is gone.")
         .fails(404, "There is no such secret.")
+        .fails(409, IN_USE)
 }
 
 fn rotate() -> Operation {
