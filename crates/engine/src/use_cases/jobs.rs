@@ -39,6 +39,19 @@ pub struct SortedJobs {
     pub is_all: bool,
 }
 
+impl SortedJobs {
+    /// The first of them, as far as a page has room.
+    fn within_page(mut self) -> Self {
+        let mut bytes = 0;
+        self.items.retain(|view| {
+            let has_room = bytes < limits::PAGE_BYTES_MAX;
+            bytes += view.job.spec.payload.len();
+            has_room
+        });
+        self
+    }
+}
+
 /// A job with what explains its status.
 #[derive(Debug, Clone)]
 pub struct JobDetails {
@@ -235,13 +248,31 @@ impl UseCases {
     ) -> Result<SortedJobs, UseCaseError> {
         self.permit(UseCase::ReadJobs)?;
         self.check_predicate(predicate)?;
+        // Only active jobs have a next run, and an index finds them among any number of others.
+        if order == JobOrder::NextRun && query.status.is_none() {
+            let active = JobQuery { status: Some(JobStatus::Active), ..query.clone() };
+            let sorted = self.sorted(active, predicate, order).await?;
+            let has_next_run = |view: &JobView| view.next_run_time().is_some();
+            if sorted.items.len() == query.limit && sorted.items.iter().all(has_next_run) {
+                return Ok(sorted.within_page());
+            }
+        }
+        Ok(self.sorted(query, predicate, order).await?.within_page())
+    }
+
+    async fn sorted(
+        &self,
+        query: JobQuery,
+        predicate: &JobPredicate,
+        order: JobOrder,
+    ) -> Result<SortedJobs, UseCaseError> {
         let (limit, now) = (query.limit, self.now());
         let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..query };
         let mut sorted = SortedJobs { items: vec![], matched: 0, is_all: false };
         for _ in 0..limits::SORTED_PAGES_MAX {
             let page = self.read_in_scope(JobsMatching { query: query.clone(), predicate }).await?;
             sorted.matched += page.items.len() as u64;
-            sorted.items.extend(page.items.into_iter().map(|view| self.shown(view)));
+            sorted.items.extend(self.shown_page(Page { items: page.items, next: None }).await?.items);
             sorted.items.sort_by(|one, other| order.compare(one, other, now));
             sorted.items.truncate(limit);
             query.before = page.next;
@@ -250,12 +281,6 @@ impl UseCases {
                 break;
             }
         }
-        let mut bytes = 0;
-        sorted.items.retain(|view| {
-            let has_room = bytes < limits::PAGE_BYTES_MAX;
-            bytes += view.job.spec.payload.len();
-            has_room
-        });
         Ok(sorted)
     }
 

@@ -1,7 +1,7 @@
 //! Lists of jobs: exclusion, time ranges, fields of payloads, orders, and formats of the command line.
 
-use crate::server::Server;
-use reqwest::StatusCode;
+use crate::server::{Server, answer};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 async fn names(server: &Server, query: &str) -> Vec<String> {
@@ -82,6 +82,35 @@ async fn jobs_are_sorted_among_a_bounded_number_and_the_answer_says_how_many() {
     );
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
     assert_eq!(server.get("/api/v1/jobs?sort=age").await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn finished_jobs_are_not_compared_for_the_next_runs() {
+    let server = Server::start();
+    submit_some(&server).await;
+    for number in 0..3 {
+        server.said(&["job", "submit", &format!("done-{number}"), "--type", "noop", "--wait"]);
+    }
+    for (query, compared) in [("next_run&limit=3", 3), ("next_run&limit=4", 6), ("name&limit=3", 6)] {
+        let (_, page) = server.get(&format!("/api/v1/jobs?sort={query}")).await;
+        assert_eq!(page["compared"], json!({"jobs": compared, "complete": true}), "{query}");
+    }
+    assert_eq!(names(&server, "sort=next_run&limit=3").await, ["report", "mail", "backup"]);
+}
+
+#[tokio::test]
+async fn the_next_runs_are_sorted_as_calendars_allow() {
+    let server = Server::start();
+    let calendar = json!({"entries": [{"dates": ["2099-01-01/2099-01-31"]}]});
+    let (status, body) =
+        answer(server.request(Method::PUT, "/api/v1/calendars/january").json(&calendar)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let daily = |name: &str, start: &str| json!({"name": name, "job_type": "noop", "cron_expression": "0 0 * * *", "start_at": start});
+    let mut excluded = daily("excluded", "2099-01-01T00:00:00Z");
+    excluded["calendars"] = json!(["january"]);
+    server.submit(excluded).await;
+    server.submit(daily("plain", "2099-01-15T00:00:00Z")).await;
+    assert_eq!(names(&server, "sort=next_run").await, ["plain", "excluded"]);
 }
 
 #[tokio::test]
