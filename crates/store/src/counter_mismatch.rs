@@ -105,9 +105,9 @@ impl CounterTable {
 
     /// A query with one result row for each key whose counters differ: the key (any number if there is only
     /// one), the counts of the rows, and the stored counters. The SQL is common to all databases except
-    /// `integer`, the type of whole numbers.
-    pub fn sql(self, integer: &str) -> String {
-        let sum = |name: String| format!("CAST(COALESCE(SUM({name}), 0) AS {integer})");
+    /// `sum`: the sum of the column `{}` as a whole number, or the nearest one if it is beyond the largest.
+    pub fn sql(self, sum: &str) -> String {
+        let sum = |name: String| sum.replace("{}", &name);
         let counted = self.each(", ", |count| sum(format!("counted_{}", count.name)));
         let kept = self.each(", ", |count| sum(format!("kept_{}", count.name)));
         let is_keyed = self.columns()[0].rows.key.is_some();
@@ -183,7 +183,7 @@ impl MismatchRow {
     pub fn missing<C: StoredCounts>(&self) -> C {
         let mut missing = C::default();
         for (missing, (counted, kept)) in missing.each_mut().zip(self.counted.iter().zip(&self.kept)) {
-            *missing = counted - kept;
+            *missing = counted.saturating_sub(*kept);
         }
         missing
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn rows_and_counters_are_compared_in_one_statement() {
         assert_eq!(
-            CounterTable::Limiters.sql("INTEGER"),
+            CounterTable::Limiters.sql("CAST(COALESCE(SUM({}), 0) AS INTEGER)"),
             "SELECT number, CAST(COALESCE(SUM(counted_waiting), 0) AS INTEGER), \
              CAST(COALESCE(SUM(counted_in_use), 0) AS INTEGER), CAST(COALESCE(SUM(kept_waiting), 0) AS INTEGER), \
              CAST(COALESCE(SUM(kept_in_use), 0) AS INTEGER) FROM (\

@@ -7,13 +7,13 @@ use crate::counter_mismatch::CounterMismatch;
 use crate::server::counter_mismatch;
 use punctual_core::limits;
 
-/// The type of whole numbers.
-const INTEGER: &str = "SIGNED";
+/// The sum of a column, as near as a whole number can be.
+pub(crate) const SUM: &str = "CAST(COALESCE(SUM({}), 0) AS SIGNED)";
 
 /// The counters that differ from their rows.
 pub async fn find(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = connect_without_time_limit(options).await?;
-    let found = counter_mismatch::find(&mut connection, INTEGER).await;
+    let found = counter_mismatch::find(&mut connection, SUM).await;
     connection.close().await;
     Ok(found?)
 }
@@ -21,7 +21,7 @@ pub async fn find(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, Migrat
 /// Repairs them. Returns the changes.
 pub async fn repair(options: &MySqlOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = connect_without_time_limit(options).await?;
-    let repaired = counter_mismatch::repair(&mut connection, INTEGER).await;
+    let repaired = counter_mismatch::repair(&mut connection, SUM).await;
     connection.close().await;
     Ok(repaired?)
 }

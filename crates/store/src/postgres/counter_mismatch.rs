@@ -7,19 +7,20 @@ use crate::counter_mismatch::CounterMismatch;
 use crate::server::counter_mismatch;
 use punctual_core::limits;
 
-/// The type of whole numbers.
-const INTEGER: &str = "bigint";
+/// The sum of a column. Each writing connection has its own counters, and damaged ones may have a sum that is too large.
+pub(crate) const SUM: &str =
+    "CAST(LEAST(GREATEST(COALESCE(SUM({}), 0), -9223372036854775808), 9223372036854775807) AS bigint)";
 
 /// The counters that differ from their rows.
 pub async fn find(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = connect_without_time_limit(options).await?;
-    Ok(counter_mismatch::find(&mut connection, INTEGER).await?)
+    Ok(counter_mismatch::find(&mut connection, SUM).await?)
 }
 
 /// Repairs them. Returns the changes.
 pub async fn repair(options: &PostgresOptions) -> Result<Vec<CounterMismatch>, MigrateError> {
     let mut connection = connect_without_time_limit(options).await?;
-    Ok(counter_mismatch::repair(&mut connection, INTEGER).await?)
+    Ok(counter_mismatch::repair(&mut connection, SUM).await?)
 }
 
 /// A connection for statements that read whole tables, to a database of a version that this binary

@@ -12,15 +12,15 @@ use crate::fault::Fault;
 const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
 
 /// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
-/// transactions. `integer` is the type of whole numbers.
+/// transactions. `sum` is the sum of a column, see [`CounterTable::sql`].
 pub(crate) async fn find<C: ServerConnection>(
     connection: &mut C,
-    integer: &str,
+    sum: &str,
 ) -> Result<Vec<CounterMismatch>, Fault> {
     let names = names(connection).await?;
     let mut mismatches = Vec::new();
     for kind in CounterTable::ALL {
-        mismatches.extend(names.name(kind, &found(connection, kind, integer).await?));
+        mismatches.extend(names.name(kind, &found(connection, kind, sum).await?));
         connection.settle().await?;
     }
     Ok(mismatches)
@@ -29,13 +29,13 @@ pub(crate) async fn find<C: ServerConnection>(
 /// Repairs them. Returns the changes.
 pub(crate) async fn repair<C: ServerConnection>(
     connection: &mut C,
-    integer: &str,
+    sum: &str,
 ) -> Result<Vec<CounterMismatch>, Fault> {
     let names = names(connection).await?;
     let mut repaired = Vec::new();
     for kind in CounterTable::ALL {
         connection.send_one(TransactionFrame::Begin, ServerCall::new(TAKE_TURNS, [])).await?;
-        let found = found(connection, kind, integer).await?;
+        let found = found(connection, kind, sum).await?;
         connection.commit_changes(vec![], repairs(kind, &found)).await?;
         repaired.extend(names.name(kind, &found));
     }
@@ -51,8 +51,8 @@ async fn names<C: ServerConnection>(connection: &mut C) -> Result<NamesByLane, F
 async fn found<C: ServerConnection>(
     connection: &mut C,
     kind: CounterTable,
-    integer: &str,
+    sum: &str,
 ) -> Result<Vec<MismatchRow>, Fault> {
-    let rows = connection.query(&kind.sql(integer), vec![]).await?.rows;
+    let rows = connection.query(&kind.sql(sum), vec![]).await?.rows;
     rows.iter().map(|row| MismatchRow::read(kind, |column| get(row, column))).collect()
 }

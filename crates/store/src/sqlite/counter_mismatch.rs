@@ -8,6 +8,9 @@ use crate::fault::Fault;
 use punctual_core::limiter::LimiterId;
 use rusqlite::Connection;
 
+/// Each counter is one number here, so that no sum is too large.
+const SUM: &str = "CAST(COALESCE(SUM({}), 0) AS INTEGER)";
+
 /// Repairs the counters within the open transaction, in which all counters are written. Returns the
 /// changes. The cached counters may be as wrong as the stored ones.
 pub(super) fn repair(conn: &Connection, memory: &mut CoreMemory) -> Result<Vec<CounterMismatch>, Fault> {
@@ -18,7 +21,7 @@ pub(super) fn repair(conn: &Connection, memory: &mut CoreMemory) -> Result<Vec<C
     let names = NamesByLane::new(names);
     let mut repaired = Vec::new();
     for kind in CounterTable::ALL {
-        let found = all(&mut conn.prepare(&kind.sql("INTEGER"))?, [], |row| {
+        let found = all(&mut conn.prepare(&kind.sql(SUM))?, [], |row| {
             MismatchRow::read(kind, |column| Ok(row.get(column)?))
         })?;
         for mismatch in &found {

@@ -91,7 +91,10 @@ impl UnitOfWork {
             return self.unloaded();
         };
         let before = i64::try_from(*before).unwrap_or(i64::MAX);
-        Ok(shown(self.changed_lanes_of(queue).fold(before, |sum, lane| sum + self.counters.unstarted(lane))))
+        Ok(shown(
+            self.changed_lanes_of(queue)
+                .fold(before, |sum, lane| sum.saturating_add(self.counters.unstarted(lane))),
+        ))
     }
 
     /// Lanes of a queue whose counters this transaction has changed.

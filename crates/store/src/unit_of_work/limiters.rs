@@ -55,7 +55,8 @@ impl UnitOfWork {
         let in_use = if line.key.is_some() {
             in_use
         } else {
-            self.changed_lanes_of(&line.queue).fold(*started, |sum, lane| sum + self.counters.started(lane))
+            self.changed_lanes_of(&line.queue)
+                .fold(*started, |sum, lane| sum.saturating_add(self.counters.started(lane)))
         };
         let last_at = self.counters.last_start(id, self.limiters.last_starts.get(&id).copied());
         Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })

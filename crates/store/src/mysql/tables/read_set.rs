@@ -111,7 +111,7 @@ pub(crate) const LOCK_QUEUES: &str = concat!(
     for_update_of!("queues")
 );
 pub(crate) const STARTED: &str = concat!(
-    "SELECT lanes.queue, CAST(SUM(lane_tallies.queued + lane_tallies.running) AS SIGNED) FROM ",
+    "SELECT lanes.queue, CAST(SUM(lane_tallies.queued) + SUM(lane_tallies.running) AS SIGNED) FROM ",
     list!(0 queue name),
     " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
      STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"
@@ -125,7 +125,7 @@ pub(crate) const LIMITERS: &str = concat!(
      LEFT JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.number"
 );
 pub(crate) const UNSTARTED: &str = concat!(
-    "SELECT lanes.queue, CAST(SUM(lane_tallies.waiting + lane_tallies.queued) AS SIGNED) FROM ",
+    "SELECT lanes.queue, CAST(SUM(lane_tallies.waiting) + SUM(lane_tallies.queued) AS SIGNED) FROM ",
     list!(0 queue name),
     " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
      STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"

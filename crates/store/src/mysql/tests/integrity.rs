@@ -1,6 +1,7 @@
 //! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
 use crate::counter_mismatch::CounterTable;
+use crate::mysql::counter_mismatch::SUM;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -144,7 +145,7 @@ const RULES: &[(&str, &str)] = &[
 pub(crate) async fn problems(conn: &mut Conn) -> Vec<String> {
     let mut problems = Vec::new();
     let counters =
-        CounterTable::ALL.map(|table| format!("SELECT COUNT(*) FROM ({}) AS wrong", table.sql("SIGNED")));
+        CounterTable::ALL.map(|table| format!("SELECT COUNT(*) FROM ({}) AS wrong", table.sql(SUM)));
     let counters = counters.iter().map(|query| ("counters that differ from their rows", query.as_str()));
     for (rule, query) in RULES.iter().copied().chain(counters) {
         let broken: Option<i64> = conn.query_first(query).await.unwrap();

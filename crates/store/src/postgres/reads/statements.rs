@@ -148,7 +148,7 @@ statements! {
         ", CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
          WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT greatest(1, least($2::bigint, $1::bigint / greatest(tallies.busy, 1)))) AS head) END \
          FROM (SELECT lane, ",
-        each_lane_count!(", ", "sum(", ")::bigint AS ", ""),
+        each_lane_count!(", ", "least(sum(", "), 9223372036854775807)::bigint AS ", ""),
         ", count(CASE WHEN sum(queued) > 0 THEN 1 END) OVER () AS busy \
          FROM lane_tallies GROUP BY lane) AS tallies WHERE (",
         each_lane_count!(", ", "tallies.", ""),
@@ -157,7 +157,7 @@ statements! {
         ") ORDER BY tallies.lane"
     );
     JobCounts =
-        concat!("SELECT ", each_job_count!(", ", "coalesce(sum(", "), 0)::bigint"), " FROM job_tally");
+        concat!("SELECT ", each_job_count!(", ", "least(coalesce(sum(", "), 0), 9223372036854775807)::bigint"), " FROM job_tally");
     // One statement, so that its position and the executions before it are from the same snapshot.
     Ahead = "SELECT (SELECT count(*) FROM (SELECT 1 FROM live AS earlier \
          WHERE earlier.lane = live.lane AND earlier.state = 1 \

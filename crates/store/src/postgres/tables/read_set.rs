@@ -88,7 +88,7 @@ const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live
 pub(crate) const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
-pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
+pub(crate) const STARTED: &str = "SELECT lanes.queue, least(sum(lane_tallies.queued) + sum(lane_tallies.running), 9223372036854775807)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
 pub(crate) const LIMITERS: &str = concat!(
     "SELECT wanted.limiter, ",
@@ -110,9 +110,9 @@ pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrenc
       AND (live.rank, live.job, live.occurrence) < ($2::bigint, $3::uuid, $4::bigint) \
       ORDER BY live.rank DESC, live.job DESC, live.occurrence DESC LIMIT $5) AS last \
      WHERE lanes.queue = $1 ORDER BY last.rank DESC, last.job DESC, last.occurrence DESC LIMIT $5";
-pub(crate) const UNSTARTED: &str = "SELECT lanes.queue, sum(lane_tallies.waiting + lane_tallies.queued)::bigint \
+pub(crate) const UNSTARTED: &str = "SELECT lanes.queue, least(sum(lane_tallies.waiting) + sum(lane_tallies.queued), 9223372036854775807)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
-const QUEUED_LANES: &str = "SELECT lanes.id, lanes.queue, lanes.job_type, sum(lane_tallies.queued)::bigint \
+const QUEUED_LANES: &str = "SELECT lanes.id, lanes.queue, lanes.job_type, least(sum(lane_tallies.queued), 9223372036854775807)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) \
      GROUP BY lanes.id HAVING sum(lane_tallies.queued) > 0";
 pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \

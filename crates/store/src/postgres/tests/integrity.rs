@@ -1,6 +1,7 @@
 //! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
 use crate::counter_mismatch::CounterTable;
+use crate::postgres::counter_mismatch::SUM;
 use tokio_postgres::Client;
 
 /// Rules between tables, each with a query that finds violations.
@@ -143,7 +144,7 @@ const RULES: &[(&str, &str)] = &[
 pub(crate) async fn problems(client: &Client) -> Vec<String> {
     let mut problems = Vec::new();
     let counters =
-        CounterTable::ALL.map(|table| format!("SELECT count(*) FROM ({}) AS wrong", table.sql("bigint")));
+        CounterTable::ALL.map(|table| format!("SELECT count(*) FROM ({}) AS wrong", table.sql(SUM)));
     let counters = counters.iter().map(|query| ("counters that differ from their rows", query.as_str()));
     for (rule, query) in RULES.iter().copied().chain(counters) {
         let broken: i64 = client.query_one(&format!("SELECT ({query})::bigint"), &[]).await.unwrap().get(0);

@@ -31,6 +31,22 @@ async fn wrong_counters_are_found_and_repaired() {
     .await;
 }
 
+#[tokio::test]
+async fn counts_whose_sum_overflows_are_read_and_found() {
+    TestDatabase::with(async |options| {
+        let store = Arc::new(ServerStore::open(&options).await.unwrap());
+        counter_mismatches::counts_whose_sum_overflows_are_read_and_found(
+            store.clone(),
+            async |sql| spoil(&options, sql).await,
+            async || in_words(counter_mismatch::find(&options).await.unwrap()),
+            async || in_words(counter_mismatch::repair(&options).await.unwrap()),
+        )
+        .await;
+        close(store).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_are_repaired_while_others_change_them() {
     TestDatabase::with(async |options| {
