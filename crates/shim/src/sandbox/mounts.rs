@@ -55,9 +55,10 @@ pub fn enter(mounts: &Mounts) -> io::Result<()> {
 fn protect_kernel() -> io::Result<()> {
     for line in fs::read_to_string(mountinfo::FILE)?.lines() {
         let Some(found) = Mount::read(line) else { continue };
+        let is_other_proc = found.kind == "proc" && found.point != Path::new("/proc");
         let is_of_kernel = KERNEL_FILE_SYSTEMS.contains(&found.kind) || found.point.starts_with(CGROUPS);
         // Where another file system covers it, nobody can reach it.
-        if is_of_kernel && is_at(found.device, &found.point) {
+        if (is_of_kernel || is_other_proc) && is_at(found.device, &found.point) {
             forbid_writing(&found.point).map_err(|error| about(&found.point, &error))?;
         }
     }
