@@ -216,6 +216,9 @@ pub(crate) fn never_runs(job: &Job) -> InvalidField {
         Schedule::Recurring(recurring) if recurring.recurrence.parts().next().is_some() => {
             InvalidField::new("schedules", "must name a time in the future")
         }
+        Schedule::Recurring(recurring) if matches!(recurring.recurrence.spec().rule, Rule::Rrule { .. }) => {
+            InvalidField::new("rrule", "names no time in the future: move its start or its end")
+        }
         _ => InvalidField::new("cron_expression", "must name a time in the future"),
     }
 }

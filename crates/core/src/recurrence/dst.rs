@@ -103,6 +103,9 @@ impl LocalPattern<'_> {
             if let Some(reading) = self.pattern.nth_in(&share.readings, index) {
                 return Some(reading.0 - share.offset);
             }
+            if stretch.end >= range.end {
+                return None;
+            }
             if index > 0 {
                 index -= self.pattern.count(&share.readings);
             }
@@ -136,6 +139,9 @@ impl LocalPattern<'_> {
             let stretch = self.zone.stretch_at(from);
             let share = self.share(&stretch, from..range.end.min(stretch.end));
             count += u64::from(share.after_gap.is_some()) + self.pattern.count(&share.readings);
+            if stretch.end >= range.end {
+                break;
+            }
             match self.skip_ahead(stretch.end) {
                 Some(next) => from = next,
                 None => break,

@@ -140,6 +140,9 @@ impl Recurrence {
                 *rule = written.rule;
                 let start = whole_second(*anchor, &zone);
                 let pattern = RulePattern::new(written.parts, start, last.map(Civil));
+                if source == PatternSource::Submitted {
+                    pattern.check_has_readings()?;
+                }
                 Timing::Local { pattern: Pattern::Rule(Box::new(pattern)), anchor: None }
             }
             Rule::Union { parts } => Timing::Union(RecurrenceUnion::read(parts, source)?),
@@ -255,8 +258,9 @@ impl Recurrence {
     }
 
     /// How many occurrences are after `after` and not after `until`. The cost grows with the clock changes
-    /// and months in between, not with the occurrences; only that of a union grows with those of all parts
-    /// but the most frequent one.
+    /// and months in between, not with the occurrences. A union compares occurrences of its parts up to
+    /// [`crate::limits::SCHEDULES_COMPARED_MAX`]; with more of them, it counts an instant that several parts
+    /// share once for each.
     pub fn count_between(&self, after: Timestamp, until: Timestamp) -> u64 {
         let range = self.instants(after, until);
         match &self.timing {
@@ -271,8 +275,16 @@ impl Recurrence {
 
     /// The next `count` occurrences strictly after an instant; fewer if the schedule ends.
     pub fn preview(&self, after: Timestamp, count: usize) -> Vec<PreviewedFire> {
-        let first = self.next_after(after);
-        std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()
+        match &self.timing {
+            Timing::Union(parts) => {
+                let times = parts.times_in(self.instants(after, Timestamp::MAX));
+                times.take(count).map(|at| self.fire(at)).collect()
+            }
+            Timing::Elapsed(_) | Timing::Local { .. } => {
+                let first = self.next_after(after);
+                std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()
+            }
+        }
     }
 
     /// Whether each match of the pattern simply fires, whatever the clocks do, if the user chooses nothing.

@@ -4,11 +4,20 @@
 //! start. The days of a period that match all BY parts, combined with the times of day, are its readings; `BYSETPOS`
 //! selects some of them. Readings before the start do not count. Like most implementations, and unlike the text of the
 //! RFC, the start itself is an occurrence only if it matches.
+//!
+//! The module `periods` numbers the readings of a period without listing them. Periods repeat with the calendar, after
+//! 400 of its years or of every `INTERVAL`-th, which bounds every search and count.
+
+mod periods;
+#[cfg(test)]
+mod tests;
 
 use super::civil::{Civil, DAY_US, SECOND_US, date_of, day_number};
+use super::cron::TimesOfDay;
 use super::zone::Zone;
 use crate::limits::RRULE_COUNT_MAX;
 use jiff::civil::{Date, DateTime, Time, Weekday};
+use periods::{CYCLE_DAYS, DayFilter, Period, Positions};
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -274,8 +283,9 @@ pub(super) fn local_time(text: &str) -> Option<(Civil, bool)> {
 pub(super) struct RulePattern {
     parts: RuleParts,
     start: Civil,
-    /// Times of day in ascending order, in microseconds.
-    times: Vec<i64>,
+    times: TimesOfDay,
+    days: DayFilter,
+    positions: Option<Positions>,
     /// The last reading, if the rule has an end.
     last: Option<Civil>,
 }
@@ -285,20 +295,15 @@ impl RulePattern {
     pub(super) fn new(mut parts: RuleParts, start: Civil, last: Option<Civil>) -> Self {
         let date = start.date();
         let second = start.us_of_day() / SECOND_US;
-        let or_start =
-            |given: &[i16], own: i64| if given.is_empty() { vec![own as i16] } else { given.to_vec() };
-        let hours = or_start(&parts.hours, second / 3_600);
-        let minutes = or_start(&parts.minutes, second / 60 % 60);
-        let seconds = or_start(&parts.seconds, second % 60);
-        let mut times = Vec::with_capacity(hours.len() * minutes.len() * seconds.len());
-        for hour in &hours {
-            for minute in &minutes {
-                for second in &seconds {
-                    let total = i64::from(*hour) * 3_600 + i64::from(*minute) * 60 + i64::from(*second);
-                    times.push(total * SECOND_US);
-                }
-            }
-        }
+        let or_start = |given: &[i16], own: i64| match given {
+            [] => 1 << own,
+            _ => given.iter().fold(0_u64, |bits, number| bits | 1 << number),
+        };
+        let times = TimesOfDay {
+            hours: or_start(&parts.hours, second / 3_600),
+            minutes: or_start(&parts.minutes, second / 60 % 60),
+            seconds: or_start(&parts.seconds, second % 60),
+        };
         let has_days = !(parts.week_numbers.is_empty()
             && parts.year_days.is_empty()
             && parts.month_days.is_empty()
@@ -316,19 +321,19 @@ impl RulePattern {
                 }
             }
         }
-        RulePattern { parts, start, times, last }
+        let (days, positions) = (DayFilter::of(&parts), Positions::of(&parts.positions));
+        RulePattern { parts, start, times, days, positions, last }
     }
 
     /// The last reading of a rule with an end; `None` if it has none. `offset_at` gives the offset of a time in UTC.
     pub(super) fn last_reading(&self, offset_at: impl Fn(i64) -> i64) -> Result<Option<Civil>, RruleError> {
-        let unbounded = RulePattern { last: None, ..self.clone() };
         match self.parts.end {
             RuleEnd::Never => Ok(None),
             RuleEnd::Local(at) => Ok(Some(at)),
             RuleEnd::Utc(at) => Ok(Some(Civil(at + offset_at(at)))),
             RuleEnd::Count(count) => {
-                let all = self.start..Civil(i64::MAX);
-                match unbounded.nth_in(&all, u64::from(count) - 1) {
+                let unbounded = RulePattern { last: None, ..self.clone() };
+                match unbounded.nth_in(&(self.start..LATEST), u64::from(count) - 1) {
                     Some(last) => Ok(Some(last)),
                     None => refuse("COUNT", "is more than the rule has occurrences"),
                 }
@@ -336,41 +341,75 @@ impl RulePattern {
         }
     }
 
+    /// Refuses a rule without any reading, whatever its end.
+    pub(super) fn check_has_readings(&self) -> Result<(), RruleError> {
+        let has_readings = |rule: &RulePattern| rule.nth_in(&(rule.start..LATEST), 0).is_some();
+        let unbounded = RulePattern { last: None, ..self.clone() };
+        if has_readings(&unbounded) {
+            return Ok(());
+        }
+        if self.positions.is_some() && has_readings(&RulePattern { positions: None, ..unbounded }) {
+            let fix = "names no time: no period of the rule has so many matches, use numbers closer to 0";
+            return refuse("BYSETPOS", fix);
+        }
+        refuse("the rule", "names no time: no day matches all of its parts, change or remove one of them")
+    }
+
     /// The reading of the range with exactly `index` others before it.
+    ///
+    /// Periods repeat after [`RulePattern::cycle`] of them. A search looks at each period of one cycle, skips whole
+    /// cycles, and looks at one more, so that it ends soon also for a rule without readings.
     pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
         let range = self.clipped(range)?;
-        let mut left = index;
-        for number in self.period_of(range.start.date())..=self.period_of(range.end.date()) {
-            for reading in self.readings(number).into_iter().filter(|reading| range.contains(reading)) {
-                if left == 0 {
-                    return Some(reading);
-                }
-                left -= 1;
+        let (first, last) = self.periods_of(&range);
+        let all = index.checked_add(self.period(first).rank(range.start))?;
+        let (mut number, mut left) = (first, all);
+        let mut is_in_first_cycle = true;
+        while number <= last {
+            if is_in_first_cycle && number - first >= self.cycle() {
+                let per_cycle = all - left;
+                let cycles = left.checked_div(per_cycle)?;
+                left %= per_cycle;
+                number = number.saturating_add(cycles.saturating_mul(self.cycle()));
+                is_in_first_cycle = false;
+                continue;
             }
+            let period = self.period(number);
+            let count = period.count();
+            if left < count {
+                return Some(period.nth(left)).filter(|reading| *reading < range.end);
+            }
+            left -= count;
+            number = self.next_period(number);
         }
         None
     }
 
     pub(super) fn count(&self, range: &Range<Civil>) -> u64 {
         let Some(range) = self.clipped(range) else { return 0 };
-        let (first, last) = (self.period_of(range.start.date()), self.period_of(range.end.date()));
-        let in_period = |number| {
-            self.readings(number).into_iter().filter(|reading| range.contains(reading)).count() as u64
-        };
-        (first..=last).map(in_period).sum()
+        let (first, last) = self.periods_of(&range);
+        let (cycles, rest) = ((last - first) / self.cycle(), (last - first) % self.cycle());
+        let in_cycles = if cycles > 0 { cycles * self.count_in_periods(first, self.cycle()) } else { 0 };
+        let whole = in_cycles + self.count_in_periods(first, rest);
+        whole + self.period(last).rank(range.end) - self.period(first).rank(range.start)
+    }
+
+    fn count_in_periods(&self, first: u64, length: u64) -> u64 {
+        let numbers = std::iter::successors(Some(first), |number| Some(self.next_period(*number)));
+        numbers.take_while(|number| *number < first + length).map(|number| self.period(number).count()).sum()
     }
 
     pub(super) fn last_before(&self, end: Civil) -> Option<Civil> {
         let range = self.clipped(&(self.start..end))?;
-        let mut number = self.period_of(Civil(range.end.0 - 1).date());
-        loop {
-            if let Some(last) =
-                self.readings(number).into_iter().rev().find(|reading| range.contains(reading))
-            {
-                return Some(last);
-            }
-            number = number.checked_sub(1)?;
-        }
+        let (first, last) = self.periods_of(&range);
+        let earliest = first.max(last.saturating_sub(self.cycle()));
+        (earliest..=last)
+            .rev()
+            .find_map(|number| {
+                let period = self.period(number);
+                period.rank(range.end).checked_sub(1).map(|rank| period.nth(rank))
+            })
+            .filter(|reading| *reading >= range.start)
     }
 
     /// The part of a range in which the rule has readings.
@@ -381,8 +420,24 @@ impl RulePattern {
         (start < end).then_some(start..end)
     }
 
+    /// The first and last period that may have readings in a range.
+    fn periods_of(&self, range: &Range<Civil>) -> (u64, u64) {
+        (self.period_of(range.start.date()), self.period_of(range.end.date()))
+    }
+
+    /// After how many periods all of them repeat.
+    fn cycle(&self) -> u64 {
+        let periods = match self.parts.frequency {
+            Frequency::Daily => CYCLE_DAYS,
+            Frequency::Weekly => CYCLE_DAYS / 7,
+            Frequency::Monthly => 4_800,
+            Frequency::Yearly => 400,
+        };
+        periods / greatest_common_divisor(periods, self.parts.interval.into())
+    }
+
     /// The number of the last period that starts at or before this date; 0 for the first one.
-    fn period_of(&self, date: Date) -> u32 {
+    fn period_of(&self, date: Date) -> u64 {
         let first = self.period_start(0);
         let distance = match self.parts.frequency {
             Frequency::Daily => day_number(date) - day_number(first),
@@ -390,96 +445,51 @@ impl RulePattern {
             Frequency::Monthly => months(date) - months(first),
             Frequency::Yearly => i64::from(date.year()) - i64::from(first.year()),
         };
-        u32::try_from(distance.max(0) / i64::from(self.parts.interval)).unwrap_or(u32::MAX)
+        distance.max(0).unsigned_abs() / u64::from(self.parts.interval)
     }
 
     /// The first day of a period; the last representable date if it is beyond that.
-    fn period_start(&self, number: u32) -> Date {
+    fn period_start(&self, number: u64) -> Date {
         let date = self.start.date();
-        let steps = i64::from(number) * i64::from(self.parts.interval);
+        let steps = i64::try_from(number).unwrap_or(i64::MAX).saturating_mul(self.parts.interval.into());
         match self.parts.frequency {
-            Frequency::Daily => date_of(day_number(date) + steps),
+            Frequency::Daily => date_of(day_number(date).saturating_add(steps)),
             Frequency::Weekly => {
                 let back = i64::from(date.weekday().since(self.parts.week_start));
-                date_of(day_number(date) - back + 7 * steps)
+                date_of((day_number(date) - back).saturating_add(steps.saturating_mul(7)))
             }
             Frequency::Monthly => {
-                let month = months(date) + steps;
+                let month = months(date).saturating_add(steps);
                 let year = i16::try_from(month.div_euclid(12)).unwrap_or(i16::MAX);
                 Date::new(year, month.rem_euclid(12) as i8 + 1, 1).unwrap_or(Date::MAX)
             }
             Frequency::Yearly => {
-                let year = i16::try_from(i64::from(date.year()) + steps).unwrap_or(i16::MAX);
+                let year = i16::try_from(i64::from(date.year()).saturating_add(steps)).unwrap_or(i16::MAX);
                 Date::new(year, 1, 1).unwrap_or(Date::MAX)
             }
         }
     }
 
-    /// The readings of a period in ascending order.
-    fn readings(&self, number: u32) -> Vec<Civil> {
+    fn period(&self, number: u64) -> Period<'_> {
         let first = self.period_start(number);
         let length = match self.parts.frequency {
             Frequency::Daily => 1,
             Frequency::Weekly => 7,
-            Frequency::Monthly => i64::from(first.days_in_month()),
-            Frequency::Yearly => i64::from(first.days_in_year()),
+            Frequency::Monthly => first.days_in_month().unsigned_abs().into(),
+            Frequency::Yearly => first.days_in_year().unsigned_abs(),
         };
-        let day = day_number(first);
-        let days = (day..day + length).filter(|day| self.has_day(date_of(*day)));
-        let all: Vec<Civil> =
-            days.flat_map(|day| self.times.iter().map(move |time| Civil(day * DAY_US + time))).collect();
-        if self.parts.positions.is_empty() {
-            return all;
-        }
-        let count = all.len() as i64;
-        let place = |position: i16| {
-            let position = i64::from(position);
-            let place = if position > 0 { position - 1 } else { count + position };
-            (0..count).contains(&place).then_some(place as usize)
-        };
-        let mut places: Vec<usize> = self.parts.positions.iter().copied().filter_map(place).collect();
-        places.sort_unstable();
-        places.dedup();
-        places.into_iter().map(|place| all[place]).collect()
+        let days = self.days.days(first, length);
+        Period { days, times: &self.times, positions: self.positions.as_ref() }
     }
 
-    /// Whether a day of a period matches all BY parts.
-    fn has_day(&self, date: Date) -> bool {
-        let parts = &self.parts;
-        let holds = |list: &[i16], number: i16, from_end: i16| {
-            list.is_empty() || list.contains(&number) || list.contains(&from_end)
-        };
-        let (day, in_month) = (i16::from(date.day()), i16::from(date.days_in_month()));
-        if !(parts.months.is_empty() || parts.months.contains(&date.month().into()))
-            || !holds(&parts.month_days, day, day - in_month - 1)
-            || !(parts.days.is_empty() || parts.days.iter().any(|nth| self.is_nth(date, *nth)))
-        {
-            return false;
+    /// The period after this one. Days at the end of months that `BYMONTH` excludes are left out.
+    fn next_period(&self, number: u64) -> u64 {
+        let first = self.period_start(number);
+        if self.parts.frequency != Frequency::Daily || self.days.has_month(first.month()) {
+            return number + 1;
         }
-        let (of_year, in_year) = (date.day_of_year(), date.days_in_year());
-        if !holds(&parts.year_days, of_year, of_year - in_year - 1) {
-            return false;
-        }
-        if parts.week_numbers.is_empty() {
-            return true;
-        }
-        let week = date.iso_week_date();
-        let number = i16::from(week.week());
-        holds(&parts.week_numbers, number, number - i16::from(week.weeks_in_year()) - 1)
-    }
-
-    /// Whether the date is this weekday, and the n-th of its month or year.
-    fn is_nth(&self, date: Date, NthDay { nth, day }: NthDay) -> bool {
-        if date.weekday() != day || nth == 0 {
-            return date.weekday() == day;
-        }
-        let is_in_year = self.parts.frequency == Frequency::Yearly && self.parts.months.is_empty();
-        let (place, length) = match is_in_year {
-            true => (date.day_of_year(), date.days_in_year()),
-            false => (date.day().into(), date.days_in_month().into()),
-        };
-        let (from_start, from_end) = ((place - 1) / 7 + 1, (length - place) / 7 + 1);
-        nth == from_start || nth == -from_end
+        let days_left = first.days_in_month() - first.day() + 1;
+        number + u64::from(days_left.unsigned_abs()).div_ceil(self.parts.interval.into()).max(1)
     }
 
     /// The rule in plain English.
@@ -507,8 +517,8 @@ impl RulePattern {
         add("on day of the year", parts.year_days.iter().copied().map(counted).collect());
         add("on day", parts.month_days.iter().copied().map(counted).collect());
         add("on", parts.days.iter().map(|day| day.describe()).collect());
-        let times = self.times.iter().take(TIMES_DESCRIBED).map(|time| clock(*time));
-        let more = self.times.len().saturating_sub(TIMES_DESCRIBED);
+        let times = (0..self.times.count().min(TIMES_DESCRIBED)).map(|rank| clock(self.times.nth(rank)));
+        let more = self.times.count().saturating_sub(TIMES_DESCRIBED);
         add("at", times.chain((more > 0).then(|| format!("and {more} more"))).collect());
         add("only number", parts.positions.iter().copied().map(counted).collect());
         if !parts.positions.is_empty() {
@@ -521,7 +531,7 @@ impl RulePattern {
 /// The end of the last reading: no schedule fires after 9998.
 const LATEST: Civil = Civil(253_370_764_800_000_000);
 /// Times of day that a description lists.
-const TIMES_DESCRIBED: usize = 12;
+const TIMES_DESCRIBED: u64 = 12;
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -545,6 +555,10 @@ impl NthDay {
             nth => format!("{} {day}", ordinal(nth)),
         }
     }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Months since the year 0.
@@ -575,9 +589,8 @@ fn ordinal(number: i16) -> String {
     }
 }
 
-fn clock(us_of_day: i64) -> String {
-    let second = us_of_day / SECOND_US;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+fn clock(second_of_day: u32) -> String {
+    let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
     match second {
         0 => format!("{hour:02}:{minute:02}"),
         _ => format!("{hour:02}:{minute:02}:{second:02}"),

@@ -1,6 +1,7 @@
 //! Several recurrences as one: it fires whenever one of them does, once at each instant.
 
 use super::Recurrence;
+use super::civil::DAY_US;
 use super::cron::PatternSource;
 use super::spec::{RecurrenceError, Rule, UnionPart};
 use crate::limits;
@@ -8,8 +9,9 @@ use crate::names::name_problem;
 use crate::time::Timestamp;
 use std::ops::Range;
 
-/// Occurrences that are compared to find out how close together they are.
+/// Occurrences that are compared to find out how close together they are, and how long after the first they may be.
 const COMPARED: usize = 200;
+const COMPARED_WITHIN_US: i64 = 10 * 366 * DAY_US;
 
 #[derive(Debug, Clone)]
 pub(super) struct RecurrenceUnion(Vec<(Option<String>, Recurrence)>);
@@ -57,21 +59,71 @@ impl RecurrenceUnion {
         found.map(|(name, part)| (name.as_ref(), part))
     }
 
-    pub(super) fn nth_in(&self, range: Range<i64>, index: u64) -> Option<i64> {
-        let mut after = before(range.start);
+    /// The instants of a range at which a part fires. Each part is searched once per occurrence of its own.
+    pub(super) fn times_in(&self, range: Range<i64>) -> impl Iterator<Item = Timestamp> {
+        let after = before(range.start);
         let mut nexts: Vec<_> = self.iter().map(|part| part.next_time_after(after)).collect();
-        for step in 0.. {
-            after = nexts.iter().flatten().min().copied().filter(|next| next.as_micros() < range.end)?;
-            if step == index {
-                break;
-            }
+        std::iter::from_fn(move || {
+            let at = nexts.iter().flatten().min().copied().filter(|next| next.as_micros() < range.end)?;
             for (part, next) in self.iter().zip(&mut nexts) {
-                if *next == Some(after) {
-                    *next = part.next_time_after(after);
+                if *next == Some(at) {
+                    *next = part.next_time_after(at);
                 }
             }
+            Some(at)
+        })
+    }
+
+    /// Steps only over as many occurrences as are compared in counts: for a later one, counts lead near it.
+    pub(super) fn nth_in(&self, range: Range<i64>, index: u64) -> Option<i64> {
+        if let Ok(index @ ..=limits::SCHEDULES_COMPARED_MAX) = usize::try_from(index) {
+            // A part is not searched for the occurrence after the one that is wanted.
+            if index == 0 {
+                let after = before(range.start);
+                let first = self.iter().filter_map(|part| part.next_time_after(after)).min();
+                return first.map(Timestamp::as_micros).filter(|first| *first < range.end);
+            }
+            return self.times_in(range).nth(index).map(Timestamp::as_micros);
         }
-        Some(after.as_micros())
+        let wanted = index.checked_add(1)?;
+        let near = self.first_with(&range, wanted)?;
+        // Parts that fire at the same instant were counted apiece.
+        match wanted.saturating_sub(self.count_in(range.start..near + 1)) {
+            0 => Some(near),
+            left => {
+                let index = usize::try_from(left - 1).ok()?;
+                self.times_in(near + 1..range.end).nth(index).map(Timestamp::as_micros)
+            }
+        }
+    }
+
+    /// The first instant up to which the parts have so many occurrences, each counted by itself.
+    fn first_with(&self, range: &Range<i64>, wanted: u64) -> Option<i64> {
+        let has_enough = |last: i64| self.count_apiece(&(range.start..last + 1)) >= wanted;
+        let end = range.end.checked_sub(1)?;
+        let (mut low, mut width) = (range.start, DAY_US);
+        // Wider and wider ranges, so that the end of all schedules is not searched for times of this year.
+        while !has_enough(low.saturating_add(width).min(end)) {
+            if low.saturating_add(width) >= end {
+                return None;
+            }
+            width = width.saturating_mul(2);
+        }
+        let mut high = low.saturating_add(width).min(end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if has_enough(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(high)
+    }
+
+    fn count_apiece(&self, range: &Range<i64>) -> u64 {
+        let (after, until) = (before(range.start), before(range.end));
+        self.iter().map(|part| part.count_between(after, until)).sum()
     }
 
     pub(super) fn last_in(&self, range: Range<i64>) -> Option<i64> {
@@ -80,7 +132,7 @@ impl RecurrenceUnion {
     }
 
     /// Only the most frequent part is counted without stepping. Of each other one, the occurrences that no part
-    /// before it has are counted one by one.
+    /// before it has are counted one by one, unless they are too many to compare.
     pub(super) fn count_in(&self, range: Range<i64>) -> u64 {
         if range.is_empty() {
             return 0;
@@ -88,6 +140,10 @@ impl RecurrenceUnion {
         let (after, until) = (before(range.start), before(range.end));
         let mut parts: Vec<_> = self.iter().map(|part| (part.count_between(after, until), part)).collect();
         parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        let compared: u64 = parts.iter().skip(1).map(|(count, _)| count).sum();
+        if compared > limits::SCHEDULES_COMPARED_MAX as u64 {
+            return compared + parts[0].0;
+        }
         let mut total = 0;
         for (index, (count, part)) in parts.iter().enumerate() {
             let earlier = &parts[..index];
@@ -116,15 +172,18 @@ fn before(us: i64) -> Timestamp {
 }
 
 fn fires_at(part: &Recurrence, at: Timestamp) -> bool {
-    part.last_time_at_or_before(at) == Some(at)
+    part.count_between(at.shifted(-1), at) > 0
 }
 
 /// Whether two of its first occurrences are too close together. Unions count by stepping, which would take too
 /// long for schedules of seconds.
 fn is_too_dense(recurrence: &Recurrence) -> bool {
     let first = recurrence.next_time_after(Timestamp::EPOCH);
-    let times: Vec<_> =
-        std::iter::successors(first, |at| recurrence.next_time_after(*at)).take(COMPARED).collect();
+    let end = first.map(|first| first.shifted(COMPARED_WITHIN_US));
+    let times: Vec<_> = std::iter::successors(first, |at| recurrence.next_time_after(*at))
+        .take(COMPARED)
+        .take_while(|at| Some(*at) < end)
+        .collect();
     times.windows(2).any(|pair| pair[1].since(pair[0]) < limits::SCHEDULES_SPACING_MIN)
 }
 
@@ -194,6 +253,25 @@ mod tests {
         assert_eq!(bounded.last_time_at_or_before(Timestamp::MAX), Some(at("2026-01-06T01:00:00Z")));
         let text = serde_json::to_string(&bounded).unwrap();
         assert_eq!(serde_json::from_str::<Recurrence>(&text).unwrap(), bounded);
+    }
+
+    #[test]
+    fn unions_of_frequent_schedules_compare_a_bounded_number_of_occurrences() {
+        let start = at("2026-01-01T00:00:00Z");
+        let minutely = union(vec![RecurrenceSpec::cron("* * * * *", 0); 16]).unwrap();
+        let in_day = minutely.count_between(start.shifted(-1), at("2026-01-01T05:00:00Z"));
+        assert_eq!(in_day, 301, "those at the same instant count once");
+        let until = at("9000-01-01T00:00:00Z");
+        let single = minutely.parts().next().unwrap().count_between(start, until);
+        assert_eq!(minutely.count_between(start, until), 16 * single, "too many to compare");
+        assert_eq!(minutely.nth_time_after(start, 16 * single - 1), Some(until));
+
+        let yearly = RecurrenceSpec::cron("0 0 1 1 *", 0);
+        let few = union(vec![RecurrenceSpec::cron("* * * * *", 0), yearly]).unwrap();
+        let exact = few.count_between(start, at("2046-01-01T00:00:00Z"));
+        assert!(exact > limits::SCHEDULES_COMPARED_MAX as u64);
+        assert_eq!(few.nth_time_after(start, exact - 1), Some(at("2046-01-01T00:00:00Z")));
+        assert_eq!(few.nth_time_after(start, exact), Some(at("2046-01-01T00:01:00Z")));
     }
 
     #[test]

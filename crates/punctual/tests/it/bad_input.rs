@@ -89,6 +89,11 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
         (json!({"name": "x", "tags": "a"}), "tags"),
         (json!({"name": "x", "tags": [""]}), "tags[0]"),
         (json!({"name": "x", "rrule": "FREQ=SOMETIMES"}), "rrule"),
+        (json!({"name": "x", "rrule": "FREQ=DAILY;BYHOUR=1;BYSETPOS=2"}), "rrule"),
+        (
+            json!({"name": "x", "rrule": "FREQ=DAILY;UNTIL=20010101", "start_at": "2000-01-01T00:00:00Z"}),
+            "rrule",
+        ),
         (json!({"name": "x", "colour": "red"}), "colour"),
         (json!({"name": "x", "execute_at": 1_763_195_400}), "execute_at"),
         (json!({"name": "x", "timeout_secs": "30s"}), "timeout_secs"),

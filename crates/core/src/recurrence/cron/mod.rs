@@ -30,12 +30,12 @@ mod times;
 
 pub use error::{CronError, CronField};
 pub(super) use parse::PatternSource;
+pub(super) use times::TimesOfDay;
 
 use super::civil::{Civil, SECOND_US, date_of, day_number};
 use days::DayRule;
 use jiff::civil::Date;
 use std::ops::Range;
-use times::TimesOfDay;
 
 /// Years in which recurring schedules fire. The zone data ends within 9999.
 const YEARS: Range<i16> = 1970..9999;
@@ -188,13 +188,13 @@ fn reading(day: i64, second: u32) -> Civil {
 }
 
 /// The day and the second within it, rounded up: patterns have whole seconds only.
-fn day_and_second(at: Civil) -> (i64, u32) {
+pub(super) fn day_and_second(at: Civil) -> (i64, u32) {
     let second = at.0.div_euclid(SECOND_US) + i64::from(at.0.rem_euclid(SECOND_US) != 0);
     (second.div_euclid(86_400), second.rem_euclid(86_400) as u32)
 }
 
 /// The position of the set bit with `index` set bits below it.
-fn nth_bit(mut bits: u64, index: u64) -> u32 {
+pub(super) fn nth_bit(mut bits: u64, index: u64) -> u32 {
     for _ in 0..index {
         bits &= bits - 1;
     }

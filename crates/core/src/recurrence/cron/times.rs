@@ -4,19 +4,19 @@ use super::nth_bit;
 
 /// Bit sets; none is empty.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimesOfDay {
-    pub(super) hours: u64,
-    pub(super) minutes: u64,
-    pub(super) seconds: u64,
+pub(in crate::recurrence) struct TimesOfDay {
+    pub(in crate::recurrence) hours: u64,
+    pub(in crate::recurrence) minutes: u64,
+    pub(in crate::recurrence) seconds: u64,
 }
 
 impl TimesOfDay {
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::recurrence) fn count(&self) -> u64 {
         ones(self.hours) * ones(self.minutes) * ones(self.seconds)
     }
 
     /// How many of the times are before this second of the day.
-    pub(super) fn rank(&self, second_of_day: u32) -> u64 {
+    pub(in crate::recurrence) fn rank(&self, second_of_day: u32) -> u64 {
         let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
         let mut rank = ones_below(self.hours, hour) * ones(self.minutes) * ones(self.seconds);
         if has(self.hours, hour) {
@@ -29,7 +29,7 @@ impl TimesOfDay {
     }
 
     /// The time with `rank` others before it, as a second of the day.
-    pub(super) fn nth(&self, rank: u64) -> u32 {
+    pub(in crate::recurrence) fn nth(&self, rank: u64) -> u32 {
         let (per_minute, minutes) = (ones(self.seconds), ones(self.minutes));
         let hour = nth_bit(self.hours, rank / per_minute / minutes);
         let minute = nth_bit(self.minutes, rank / per_minute % minutes);
