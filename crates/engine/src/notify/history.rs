@@ -5,6 +5,7 @@ use super::facts::{JobFacts, next_attempt, of_failure, of_unstarted, span_text};
 use super::reconciler::{NotifyFindings, RaisedAlert, Reconciler};
 use super::targets::Targets;
 use crate::EngineContext;
+use punctual_core::ids::JobId;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::notify::{EventKind, NotificationRule, RuleEvent};
@@ -144,6 +145,9 @@ impl Reconciler {
             return;
         }
         let Some(alert) = self.end_alert(&name, findings) else { return };
+        if problem == EventKind::Missed {
+            self.note_recovery(facts.id, finished.scheduled_time);
+        }
         let mut targets = self.wanted(ended, EventKind::Recovered);
         self.add_incidents(&mut targets, &alert.channels, now);
         if targets.is_empty() || ended.is_silenced {
@@ -155,6 +159,14 @@ impl Reconciler {
         let mut event = facts.finished_event(&self.config, EventKind::Recovered, finished, text);
         event.since = Some(alert.since);
         self.send(now, targets.channels.into_values(), &name, &event, findings);
+    }
+
+    /// Remembers that a run has ended an alert about missed runs.
+    fn note_recovery(&mut self, job: JobId, scheduled_time: Timestamp) {
+        if self.watch.recovered.len() >= limits::NOTIFY_JOBS_HELD_MAX {
+            self.watch.recovered.clear();
+        }
+        self.watch.recovered.insert(job, scheduled_time);
     }
 
     /// An occurrence of a job that runs once ended without a start. Those of recurring jobs are found as missed.

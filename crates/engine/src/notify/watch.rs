@@ -33,6 +33,8 @@ const JOBS_PAGE: usize = 100;
 pub(super) struct WatchState {
     looked_at: Option<Monotonic>,
     sweep: Option<Sweep>,
+    /// The scheduled time of the run that ended the last alert about missed runs of a job.
+    pub(super) recovered: BTreeMap<JobId, Timestamp>,
     sessions: BTreeMap<SessionId, SessionSeen>,
     /// Since when work has waited for the limits of queues.
     full_limits: BTreeMap<String, Timestamp>,
@@ -134,6 +136,10 @@ impl Reconciler {
             return Ok(());
         }
         let Some(found) = unstarted(context, view, recurring, since, until).await? else { return Ok(()) };
+        // Earlier runs belong to the alert that this run has ended.
+        if self.watch.recovered.get(&facts.id).is_some_and(|recovered| found.last < *recovered) {
+            return Ok(());
+        }
         let text = found.sentence(view, context).await?;
         let id = format!("{}:{}:{}", kind.word(), facts.id, found.last);
         let event = NotificationEvent {

@@ -141,6 +141,32 @@ async fn a_worker_that_stops_sending_heartbeats_is_notified_and_one_that_leaves_
 }
 
 #[tokio::test]
+async fn runs_that_were_missed_before_the_recovery_are_no_alert_of_their_own() {
+    let (server, web) = with_receiver().await;
+    server.client().pause_queue("night").await.unwrap();
+    let job = json!({
+        "name": "backup", "job_type": "noop", "queue": "night", "interval": "1s", "misfire_grace": "1s",
+        "notify": {"on_missed": "ops", "on_recovery": "ops"},
+    });
+    let id = server.submit(job).await;
+    let missed = first(&web, "job.missed").await;
+    assert!(
+        missed["data"]["explanation"].as_str().unwrap().contains("the queue night is paused"),
+        "{missed}"
+    );
+    server.client().resume_queue("night").await.unwrap();
+    first(&web, "job.recovered").await;
+    // The leader looks for missed runs every five seconds, and has done so at least once by then.
+    eventually("it has run for a while", async || {
+        let (_, page) = server.get(&format!("/api/v1/jobs/{id}/executions?limit=50")).await;
+        page["items"].as_array().unwrap().iter().filter(|one| one["status"] == "SUCCEEDED").count() >= 10
+    })
+    .await;
+    let types: Vec<Value> = web.asked().iter().map(|asked| body(asked)["type"].clone()).collect();
+    assert_eq!(types, ["job.missed", "job.recovered"], "each is notified once");
+}
+
+#[tokio::test]
 async fn alerts_are_acknowledged_and_silences_added_by_commands() {
     let (server, web) = with_receiver().await;
     rule(&server, json!({"events": ["failed"], "channels": ["ops"]})).await;
