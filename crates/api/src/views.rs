@@ -305,7 +305,8 @@ pub fn worker(session: &SessionRow) -> WorkerBody {
 pub fn worker_session(view: WorkerView) -> WorkerSessionBody {
     let WorkerView { row, running, is_partial } = view;
     let slots = row.slots_now();
-    let takes_work = !is_partial && row.mode.gets_work() && row.refuses().is_empty();
+    let takes_work = row.mode.gets_work() && row.refuses().is_empty();
+    let free_slots = if takes_work { u64::from(slots).saturating_sub(running) } else { 0 };
     WorkerSessionBody {
         session_id: row.pulse.session,
         worker_id: row.worker,
@@ -315,7 +316,7 @@ pub fn worker_session(view: WorkerView) -> WorkerSessionBody {
         host: row.about.host,
         slots,
         running,
-        free_slots: if takes_work { u64::from(slots).saturating_sub(running) } else { 0 },
+        free_slots: (!is_partial).then_some(free_slots),
         job_types: row.job_types,
         queues: row.about.queues,
         started_at: row.opened_at,

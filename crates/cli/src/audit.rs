@@ -1,13 +1,14 @@
 //! `punctual audit`: lists and verifies the audit log.
 
 use crate::dlq::filter::{FilterTime, moment, resolved};
+use crate::job::which;
 use crate::pages;
 use clap::Subcommand;
-use punctual_client::{AuditCheckBody, AuditEntryBody, AuditFilter, Page};
+use punctual_client::{AuditCheckBody, AuditEntryBody, AuditFilter, Client, Page};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
-use punctual_config::output::{OutputArgs, one_line, shortened, table, time};
+use punctual_config::output::{OutputArgs, one_line, shortened, table, tell, time};
 use serde::Deserialize;
 
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ struct ListArgs {
     /// Only actions that begin with this, such as job.pause, or job. for all actions on jobs
     #[arg(long)]
     action: Option<String>,
-    /// Only requests about exactly this, such as "queue mail"
+    /// Only requests about exactly this, such as "queue mail", or the id or name of a job
     #[arg(long)]
     object: Option<String>,
     /// Only outcomes that begin with this: ok or refused
@@ -77,7 +78,7 @@ pub async fn run(args: AuditArgs) -> anyhow::Result<Exit> {
 
 async fn list(args: ListArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    let filter = AuditFilter {
+    let mut filter = AuditFilter {
         token_id: args.token_id,
         user_id: args.user,
         action: args.action,
@@ -86,12 +87,33 @@ async fn list(args: ListArgs) -> anyhow::Result<Exit> {
         from: resolved(&client, args.since).await?,
         until: resolved(&client, args.until).await?,
     };
-    let read =
-        async |limit, cursor: Option<String>| client.audit(&filter, Some(limit), cursor.as_deref()).await;
-    let page = pages::collect(args.limit, args.cursor, read).await?;
+    let mut page = matching(&client, &filter, args.limit, args.cursor).await?;
+    let word = filter.object.as_deref().filter(|object| page.items.is_empty() && !object.contains(' '));
+    if let Some(word) = word {
+        match which::find(&client, word).await {
+            Ok(job) => {
+                filter.object = Some(format!("job {job}"));
+                page = matching(&client, &filter, args.limit, None).await?;
+            }
+            Err(_) => tell(&format!(
+                "note: {word} is no object and no job: an object has a kind and a name, such as \"queue mail\" or \"token ID\""
+            )),
+        }
+    }
     args.output.print(&page, entries_table)?;
     pages::tell_more(args.output, page.next_cursor.as_deref());
     Ok(Exit::Done)
+}
+
+async fn matching(
+    client: &Client,
+    filter: &AuditFilter,
+    limit: usize,
+    cursor: Option<String>,
+) -> anyhow::Result<Page<AuditEntryBody>> {
+    let read =
+        async |limit, cursor: Option<String>| client.audit(filter, Some(limit), cursor.as_deref()).await;
+    Ok(pages::collect(limit, cursor, read).await?)
 }
 
 fn entries_table(page: &Page<AuditEntryBody>) -> String {
@@ -107,7 +129,7 @@ fn entries_table(page: &Page<AuditEntryBody>) -> String {
             entry.source.clone().unwrap_or_else(|| "-".to_owned()),
             entry.action.clone(),
             object(entry),
-            shortened(&one_line(&entry.outcome), 60),
+            one_line(&entry.outcome).into_owned(),
         ]
     });
     table(&["NUMBER", "AT", "WHO", "FROM", "ACTION", "OBJECT", "OUTCOME"], rows)

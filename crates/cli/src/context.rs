@@ -147,16 +147,25 @@ fn add(args: AddArgs) -> anyhow::Result<()> {
 impl ServerFiles {
     /// A context for this server. Files are found from every directory.
     pub fn context(self, server: String) -> anyhow::Result<ServerContext> {
-        let absolute = |file: Option<PathBuf>| file.map(std::path::absolute).transpose();
         Ok(ServerContext {
             server,
             token: None,
-            token_file: absolute(self.token_file)?,
-            tls_ca: absolute(self.tls_ca)?,
-            tls_client_cert: absolute(self.tls_client_cert)?,
-            tls_client_key: absolute(self.tls_client_key)?,
+            token_file: readable("--token-file", self.token_file)?,
+            tls_ca: readable("--tls-ca", self.tls_ca)?,
+            tls_client_cert: readable("--tls-client-cert", self.tls_client_cert)?,
+            tls_client_key: readable("--tls-client-key", self.tls_client_key)?,
         })
     }
+}
+
+/// The absolute path of a file that can be read.
+fn readable(flag: &str, file: Option<PathBuf>) -> Result<Option<PathBuf>, CliError> {
+    let Some(file) = file else { return Ok(None) };
+    let opened = std::fs::File::open(&file).and_then(|_| std::path::absolute(&file));
+    opened.map(Some).map_err(|error| CliError {
+        exit: Exit::Misunderstood,
+        message: format!("{flag} {}: {error}", file.display()),
+    })
 }
 
 fn make_current(name: Option<&str>) -> anyhow::Result<()> {

@@ -93,7 +93,12 @@ pub async fn login(args: LoginArgs) -> anyhow::Result<Exit> {
 
 pub fn logout(args: LogoutArgs) -> anyhow::Result<Exit> {
     let mut contexts = Contexts::read()?;
-    let name = named_or_current(&contexts, args.context.as_deref())?;
+    let named = args.context.as_deref().filter(|name| !name.is_empty());
+    if named.is_none() && contexts.current().is_none() {
+        let message = "there is no current context: name the one to log out from with --context NAME";
+        return Err(CliError::not_found(message).into());
+    }
+    let name = named_or_current(&contexts, named)?;
     let mut context = contexts.get(&name)?.clone();
     context.token_file = None;
     let Some(token) = context.token.take() else {

@@ -503,6 +503,9 @@ fn described(channel: &ChannelBody) -> String {
 }
 
 fn channels_table(page: &Page<ChannelBody>) -> String {
+    if page.items.is_empty() {
+        return "no channels".to_owned();
+    }
     let rows = page.items.iter().map(|channel| {
         let state = channel.disabled.as_ref().map_or("ready", |_| "disabled");
         vec![channel.name.clone(), channel.kind.to_string(), target(channel), state.to_owned()]
@@ -519,6 +522,9 @@ fn selected(jobs: &SelectorBody) -> String {
 }
 
 fn rules_table(page: &Page<RuleBody>) -> String {
+    if page.items.is_empty() {
+        return "no rules".to_owned();
+    }
     let rows = page.items.iter().map(|rule| {
         let events: Vec<String> = rule.events.iter().map(ToString::to_string).collect();
         vec![rule.name.clone(), events.join(", "), selected(&rule.jobs), rule.channels.join(", ")]
@@ -527,6 +533,9 @@ fn rules_table(page: &Page<RuleBody>) -> String {
 }
 
 fn silences_table(page: &Page<SilenceBody>) -> String {
+    if page.items.is_empty() {
+        return "no silences".to_owned();
+    }
     let rows = page.items.iter().map(|silence| {
         let state = if silence.active { "active" } else { "not active" };
         vec![
@@ -542,6 +551,9 @@ fn silences_table(page: &Page<SilenceBody>) -> String {
 }
 
 fn alerts_table(page: &Page<AlertBody>) -> String {
+    if page.items.is_empty() {
+        return "no alerts".to_owned();
+    }
     let rows = page.items.iter().map(|alert| {
         vec![
             alert.alert_id.clone(),

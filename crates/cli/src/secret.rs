@@ -231,6 +231,9 @@ fn described(secret: &SecretBody) -> String {
 }
 
 fn secrets_table(page: &Page<SecretBody>) -> String {
+    if page.items.is_empty() {
+        return "no secrets".to_owned();
+    }
     let all_if_none = |names: &[String]| grant::joined(names).unwrap_or_else(|| "all".to_owned());
     let rows = page.items.iter().map(|secret| {
         let key =

@@ -3,7 +3,7 @@
 use crate::grant::{self, ScopeArgs};
 use crate::list_args::ListArgs;
 use clap::Subcommand;
-use punctual_client::{CreateToken, Page, RotateToken, Span, TokenBody};
+use punctual_client::{Client, ClientError, CreateToken, Page, RotateToken, Span, TokenBody};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
@@ -55,7 +55,7 @@ pub struct CreateArgs {
 
 #[derive(clap::Args)]
 pub struct TokenArgs {
-    /// The id of the token
+    /// The id of the token, or its name if that is unique
     #[arg(value_name = "TOKEN", value_parser = args::path_name)]
     id: String,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct TokenArgs {
 
 #[derive(clap::Args)]
 pub struct UpdateTokenArgs {
-    /// The id of the token
+    /// The id of the token, or its name if that is unique
     #[arg(value_name = "TOKEN", value_parser = args::path_name)]
     id: String,
     /// What it is for
@@ -119,7 +119,7 @@ impl UpdateTokenArgs {
 
 #[derive(clap::Args)]
 pub struct RotateArgs {
-    /// The id of the token
+    /// The id of the token, or its name if that is unique
     #[arg(value_name = "TOKEN", value_parser = args::path_name)]
     id: String,
     /// How long the old secret works; 0s ends it at once
@@ -136,7 +136,7 @@ pub struct RotateArgs {
 
 #[derive(clap::Args)]
 pub struct RevokeArgs {
-    /// The ids of the tokens
+    /// The ids of the tokens, or their names if these are unique
     #[arg(value_name = "TOKEN", required = true, value_parser = args::path_name)]
     ids: Vec<String>,
     #[command(flatten)]
@@ -151,30 +151,65 @@ pub async fn run(command: TokenCommand) -> anyhow::Result<Exit> {
             args.output.print(&tokens, tokens_table)?;
         }
         TokenCommand::Show(args) => {
-            let token = args.connect.client()?.token(&args.id).await?;
+            let client = args.connect.client()?;
+            let token = by_name(&client, &args.id, async |id| client.token(id).await).await?;
             args.output.print(&token, described)?;
         }
         TokenCommand::Update(args) => {
             let patch = args.patch()?;
-            let token = args.connect.client()?.update_token(&args.id, &patch).await?;
+            let client = args.connect.client()?;
+            let token = by_name(&client, &args.id, async |id| client.update_token(id, &patch).await).await?;
             args.output.print(&token, described)?;
         }
         TokenCommand::Rotate(args) => {
             let how =
                 RotateToken { overlap: Some(args.overlap), expires_at: None, expires_after: args.expires };
-            let token = args.connect.client()?.rotate_token(&args.id, &how).await?;
+            let client = args.connect.client()?;
+            let token = by_name(&client, &args.id, async |id| client.rotate_token(id, &how).await).await?;
             args.output.print(&token, described)?;
             tell_once(args.output);
         }
         TokenCommand::Revoke(args) => {
             let client = args.connect.client()?;
-            for id in &args.ids {
-                client.revoke_token(id).await?;
+            for named in &args.ids {
+                let revoke = async |id: &str| client.revoke_token(id).await.map(|_| id.to_owned());
+                let id = by_name(&client, named, revoke).await?;
                 print_text(&format!("revoked token {id}"))?;
             }
         }
     }
     Ok(Exit::Done)
+}
+
+/// Acts on the token with this id or, if there is none, on the only one with this name.
+async fn by_name<T>(
+    client: &Client,
+    named: &str,
+    act: impl AsyncFn(&str) -> Result<T, ClientError>,
+) -> anyhow::Result<T> {
+    match act(named).await {
+        Err(error) if error.is_not_found() => {
+            let tokens = client.tokens().await?;
+            Ok(act(&id_of(named, &tokens.items)?).await?)
+        }
+        answer => Ok(answer?),
+    }
+}
+
+fn id_of(name: &str, tokens: &[TokenBody]) -> Result<String, CliError> {
+    let named: Vec<&str> =
+        tokens.iter().filter(|token| token.name == name).map(|token| token.token_id.as_str()).collect();
+    match named.as_slice() {
+        [] => Err(CliError::not_found(format!(
+            "there is no token with the id or name {name}: `punctual token list` shows them"
+        ))),
+        [id] => Ok((*id).to_owned()),
+        ids => Err(CliError::refused(format!(
+            "{} tokens have the name {name}: pass the id of one: {}",
+            ids.len(),
+            ids.join(", ")
+        ))),
+    }
 }
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {

@@ -3,11 +3,11 @@
 use crate::grant::{self, ScopeArgs};
 use crate::list_args::ListArgs;
 use clap::Subcommand;
-use punctual_client::{CreateUser, Page, UserBody};
+use punctual_client::{Client, CreateUser, Page, UserBody};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::output::{OutputArgs, details, print_text, shortened, table, time};
+use punctual_config::output::{OutputArgs, details, print_text, shortened, table, tell, time};
 use punctual_core::access::Role;
 use serde_json::{Map, Value, json};
 
@@ -132,8 +132,10 @@ pub async fn run(command: UserCommand) -> anyhow::Result<Exit> {
                 permissions: args.scope.permission,
                 notification_channel: args.about.channel,
             };
-            let user = args.connect.client()?.add_user(&user).await?;
+            let client = args.connect.client()?;
+            let user = client.add_user(&user).await?;
             args.output.print(&user, described)?;
+            warn_of_channel(&client, user.notification_channel.as_deref()).await;
         }
         UserCommand::List(args) => {
             let users = args.connect.client()?.users().await?;
@@ -145,8 +147,10 @@ pub async fn run(command: UserCommand) -> anyhow::Result<Exit> {
         }
         UserCommand::Update(args) => {
             let patch = args.patch()?;
-            let user = args.connect.client()?.update_user(&args.user, &patch).await?;
+            let client = args.connect.client()?;
+            let user = client.update_user(&args.user, &patch).await?;
             args.output.print(&user, described)?;
+            warn_of_channel(&client, args.about.channel.as_deref()).await;
         }
         UserCommand::Remove(args) => {
             let client = args.connect.client()?;
@@ -157,6 +161,17 @@ pub async fn run(command: UserCommand) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Warns about a channel that does not exist. It may be added later.
+async fn warn_of_channel(client: &Client, channel: Option<&str>) {
+    let Some(channel) = channel else { return };
+    if client.channel(channel).await.is_err_and(|error| error.is_not_found()) {
+        tell(&format!(
+            "warning: there is no channel {channel}, so the user gets no notifications: `punctual channel list` shows the \
+             channels, and `punctual channel set` adds one"
+        ));
+    }
 }
 
 impl UpdateArgs {

@@ -87,7 +87,7 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
             shortened(&worker.worker_id, 40),
             worker.state.as_str().to_owned(),
             format!("{}/{}", worker.running, slots(worker)),
-            worker.free_slots.to_string(),
+            worker.free_slots.map_or_else(|| "-".to_owned(), |free| free.to_string()),
             shortened(&health(worker), 60),
             shortened(&queues, 30),
             shortened(&worker.job_types.join(","), 40),

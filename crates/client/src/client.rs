@@ -575,8 +575,12 @@ impl Client {
         };
         problem.retry_after_secs = problem.retry_after_secs.or(retry_after);
         if let (StatusCode::UNAUTHORIZED, Some(origin)) = (status, &self.token_origin) {
-            let detail = problem.detail.unwrap_or_default();
-            problem.detail = Some(format!("{detail} (the token came from {origin})").trim_start().to_owned());
+            let (detail, server) = (problem.detail.unwrap_or_default(), &self.server);
+            // A context may name both.
+            let named = self.server_origin.as_ref().filter(|named| *named != origin);
+            let named = named.map(|named| format!(", and its address from {named}")).unwrap_or_default();
+            let told = format!("{detail} at {server} (the token came from {origin}{named})");
+            problem.detail = Some(told.trim_start().to_owned());
         }
         Err(ClientError::Refused(Box::new(problem)))
     }

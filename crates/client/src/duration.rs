@@ -153,6 +153,28 @@ fn part_micros(number: &str, unit_micros: u64) -> Result<u64, ParseSpanError> {
     u64::try_from(micros).map_err(|_| ParseSpanError::TooLong)
 }
 
+impl Span {
+    /// As ISO 8601 writes it: `PT1M30S`, `P1DT0.5S`.
+    pub fn iso8601(&self) -> String {
+        const SECOND: u64 = 1_000_000;
+        let micros = u64::try_from(self.0.as_micros()).unwrap_or(MICROS_MAX);
+        let (days, rest) = (micros / (86_400 * SECOND), micros % (86_400 * SECOND));
+        let (hours, rest) = (rest / (3_600 * SECOND), rest % (3_600 * SECOND));
+        let (minutes, rest) = (rest / (60 * SECOND), rest % (60 * SECOND));
+        let part = |count: u64, unit: &str| if count == 0 { String::new() } else { format!("{count}{unit}") };
+        let seconds = match (rest / SECOND, rest % SECOND) {
+            (whole, 0) => part(whole, "S"),
+            (whole, micros) => format!("{}S", format!("{whole}.{micros:06}").trim_end_matches('0')),
+        };
+        let time = part(hours, "H") + &part(minutes, "M") + &seconds;
+        match (days, time.as_str()) {
+            (0, "") => "PT0S".to_owned(),
+            (_, "") => format!("P{days}D"),
+            _ => format!("P{}T{time}", part(days, "D")),
+        }
+    }
+}
+
 impl fmt::Display for Span {
     /// The shortest exact spelling without weeks: `90s` is printed as `1m30s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -231,6 +253,22 @@ mod tests {
 
     fn micros(text: &str) -> Result<u64, ParseSpanError> {
         text.parse::<Span>().map(|span| span.get().as_micros() as u64)
+    }
+
+    #[test]
+    fn iso_8601_says_the_same() {
+        for (text, expected) in [
+            ("90s", "PT1M30S"),
+            ("3h", "PT3H"),
+            ("2w", "P14D"),
+            ("1d12h", "P1DT12H"),
+            ("500ms", "PT0.5S"),
+            ("0s", "PT0S"),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span.iso8601(), expected, "{text}");
+            assert_eq!(expected.parse::<Span>().unwrap(), span, "{text}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ wire! {
         pub lease_secs: Option<Seconds> =
             number(limits::SESSION_LEASE_MIN.as_secs_f64()..=limits::SESSION_LEASE_MAX.as_secs_f64())
                 .otherwise(limits::SESSION_LEASE.as_secs()),
-        /// The queues it serves, for people to see; empty for all.
+        /// The queues it serves; empty for all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub queues: Vec<String> =
             up_to(limits::WORKER_LANES_MAX, list(name().about("A queue."))).example(json!(["images"])),
@@ -93,7 +93,7 @@ wire! {
         /// How many executions it can take.
         #[serde(default = "one")]
         pub capacity: usize = whole(1..=limits::REMOTE_POLL_CAPACITY_MAX as u64).otherwise(1),
-        /// The queues it serves; empty for all.
+        /// The queues it serves; empty for those of the session.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub queues: Vec<String> =
             up_to(limits::WORKER_LANES_MAX, list(name().about("A queue."))).example(json!(["images"])),

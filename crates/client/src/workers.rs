@@ -31,10 +31,10 @@ wire! {
         /// Executions that it has leased: those that run, and those that it has prefetched. For a caller with a
         /// limited scope, its own.
         pub running: u64,
-        /// How many more it could start now: none while it is paused, draining or refuses work. 0 for a caller with
-        /// a limited scope.
+        /// How many more it could start now: none while it is paused, draining or refuses work. Null for a caller
+        /// with a limited scope.
         #[serde(default)]
-        pub free_slots: u64,
+        pub free_slots: Option<u64>,
         /// The job types it can run.
         pub job_types: Vec<String> = list(text().about("A job type.")),
         /// The queues it serves; empty for all.

@@ -116,7 +116,9 @@ impl ConnectArgs {
             settings.token_file = or("client.token_file", settings.token_file, &context.token_file);
         }
         let tls = tls(&settings, |key| match &in_use {
-            Some(in_use) if !self.is_given(around, key) => in_use.origin(),
+            Some(in_use) if !self.is_given(around, key) => {
+                format!("{}: {}", in_use.origin(), key.trim_start_matches("client."))
+            }
             _ => around.origin(&self.client, key),
         })?;
         let named = match &in_use {

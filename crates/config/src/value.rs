@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use punctual_client::Span;
 use punctual_core::health::FreeMin;
 use punctual_core::limits;
-use punctual_core::names::{name_problem, path_name_problem};
+use punctual_core::names::{name_problem, path_name_problem, queue_name_problem};
 use punctual_core::slots::SlotRange;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
@@ -584,7 +584,11 @@ impl ListItem for QueueName {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        args::queue(text).map(QueueName)
+        let queue = args::queue(text)?;
+        match queue_name_problem(&queue).filter(|_| queue.contains('*')) {
+            Some(problem) => Err(problem),
+            None => Ok(QueueName(queue)),
+        }
     }
 
     fn written(&self) -> String {

@@ -3,7 +3,7 @@
 
 use crate::job::{DEFAULT_OWNER, InvalidField};
 use crate::limits;
-use crate::names::name_problem;
+use crate::names::{name_problem, owner_name_problem};
 use serde::{Deserialize, Serialize};
 
 /// An enum whose variants have words that users write: in requests, configuration and stored documents.
@@ -324,8 +324,8 @@ impl GrantTerms {
     }
 
     pub fn problems(&self) -> Vec<InvalidField> {
-        let owner =
-            self.owner.as_deref().and_then(name_problem).map(|fix| InvalidField::new("owner_id", fix));
+        let owner = self.owner.as_deref().and_then(owner_name_problem);
+        let owner = owner.map(|fix| InvalidField::new("owner_id", fix));
         let works_for_one = self.scope.owner.is_some() && self.permissions.contains(&Permission::Work);
         let work = works_for_one.then(|| {
             let fix =

@@ -3,7 +3,7 @@
 use crate::ids::JobId;
 use crate::lifecycle::Status;
 use crate::limits;
-use crate::names::{line_problem, name_problem, path_name_problem};
+use crate::names::{line_problem, name_problem, owner_name_problem, queue_name_problem};
 use crate::notify::NotifySettings;
 use crate::payload_schema::job_type_problem;
 use crate::retry::RetryPolicy;
@@ -294,8 +294,8 @@ impl JobSpec {
         for (field, fix) in [
             ("name", name_problem(&self.name)),
             ("job_type", job_type_problem(&self.job_type)),
-            ("queue", path_name_problem(&self.queue)),
-            ("owner_id", name_problem(&self.owner)),
+            ("queue", queue_name_problem(&self.queue)),
+            ("owner_id", owner_name_problem(&self.owner)),
         ] {
             if let Some(fix) = fix {
                 problems.push(InvalidField::new(field, fix));

@@ -54,6 +54,21 @@ pub fn path_name_problem(text: &str) -> Option<String> {
     }
 }
 
+/// Like [`path_name_problem`], for the name of one queue. Scopes have patterns of such names.
+pub fn queue_name_problem(text: &str) -> Option<String> {
+    path_name_problem(text).or_else(|| pattern_problem(text, "queue"))
+}
+
+/// Like [`name_problem`], for the name of one owner.
+pub fn owner_name_problem(text: &str) -> Option<String> {
+    name_problem(text).or_else(|| pattern_problem(text, "owner"))
+}
+
+fn pattern_problem(text: &str, object: &str) -> Option<String> {
+    let fix = || format!("must not contain *, as in {}: this is a pattern; name one {object}", shown(text));
+    text.contains('*').then(fix)
+}
+
 /// The error in a short text that is not a name, such as a part of an error message: it must fit on one line.
 pub fn line_problem(text: &str) -> Option<String> {
     length_problem(text).or_else(|| text.chars().find(|one| is_hidden(*one)).map(|one| refused(one, text)))
@@ -264,6 +279,19 @@ mod tests {
         }
         assert_eq!(path_name_problem("..."), None);
         assert_eq!(path_name_problem("").as_deref(), Some("must not be empty"));
+    }
+
+    #[test]
+    fn a_queue_and_an_owner_are_not_patterns() {
+        let problem = |object: &str| {
+            Some(format!("must not contain *, as in \"mail-*\": this is a pattern; name one {object}"))
+        };
+        assert_eq!(queue_name_problem("mail-*"), problem("queue"));
+        assert_eq!(owner_name_problem("mail-*"), problem("owner"));
+        assert_eq!((queue_name_problem("mail-1"), owner_name_problem("mail-1")), (None, None));
+        assert!(queue_name_problem("..").is_some_and(|problem| problem.contains("URL")));
+        assert_eq!(owner_name_problem("").as_deref(), Some("must not be empty"));
+        assert_eq!(name_problem("5 * 5"), None);
     }
 
     #[test]

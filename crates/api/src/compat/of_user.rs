@@ -146,13 +146,21 @@ struct UserJobBody {
     next_execution_time: Option<Timestamp>,
 }
 
+/// An interval as this API writes it. One that came in that form stays as it is.
+fn in_iso_8601(every: &str) -> String {
+    match every.parse::<Span>() {
+        Ok(span) if !every.starts_with('P') => span.iso8601(),
+        _ => every.to_owned(),
+    }
+}
+
 impl From<JobView> for UserJobBody {
     fn from(view: JobView) -> Self {
         let next_execution_time = next_run_time(&view);
         let spec = view.job.spec;
         let interval = match &spec.settings.schedule {
             Schedule::Recurring(recurring) => Some(match &recurring.recurrence.spec().rule {
-                Rule::Interval { every, .. } => every.clone(),
+                Rule::Interval { every, .. } => in_iso_8601(every),
                 Rule::Cron { pattern, .. } => pattern.clone(),
                 Rule::Rrule { rule, .. } => rule.clone(),
                 Rule::Union { .. } => recurring.recurrence.describe(),

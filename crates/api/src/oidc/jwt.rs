@@ -105,6 +105,12 @@ impl<'a> UnverifiedJwt<'a> {
         Ok(UnverifiedJwt { algorithm, key_id, signed, payload, signature })
     }
 
+    /// Whether it says that another issuer made it. It is not verified yet, so that only a refusal may follow.
+    pub fn names_other_issuer(&self, issuer: &str) -> bool {
+        decoded_object(self.payload)
+            .is_ok_and(|values| values.get("iss").and_then(Value::as_str) != Some(issuer))
+    }
+
     /// Verifies the signature and everything that must hold for any JWT.
     pub fn verify(&self, keys: &Keys, expected: &ExpectedClaims<'_>) -> Result<Claims, JwtError> {
         let key = keys.find(self.algorithm, self.key_id.as_deref()).ok_or(JwtError::Key)?;

@@ -148,6 +148,10 @@ impl Oidc {
 
     async fn verify(&self, jwt: &str, audience: &str, now: Timestamp) -> Result<Claims, OidcError> {
         let jwt = UnverifiedJwt::parse(jwt)?;
+        // No key of this issuer verifies it, so none is fetched for it.
+        if jwt.names_other_issuer(&self.config.issuer) {
+            return Err(JwtError::Issuer.into());
+        }
         let (algorithm, key_id) = (jwt.algorithm, jwt.key_id.as_deref());
         let keys = self.provider.keys(|keys| keys.find(algorithm, key_id).is_some()).await?;
         let (issuer, clock_skew) = (self.config.issuer.as_str(), self.config.clock_skew);

@@ -4,7 +4,7 @@ use super::claims::Claims;
 use crate::error::ApiError;
 use punctual_core::access::{Grant, GrantTerms, Role, Scope};
 use punctual_core::job::DEFAULT_OWNER;
-use punctual_core::names::name_problem;
+use punctual_core::names::owner_name_problem;
 use serde_json::Value;
 
 /// Roles and owners by claims.
@@ -49,7 +49,7 @@ impl RoleRules {
             None if role.reaches_all_owners() => return Ok(None),
             None => Some(claims.verified_email().unwrap_or_else(|| claims.subject.clone())),
         };
-        match owner.filter(|owner| name_problem(owner).is_none()) {
+        match owner.filter(|owner| owner_name_problem(owner).is_none()) {
             // The jobs of the server's own tokens belong to it.
             Some(owner) if owner == DEFAULT_OWNER => Err(ApiError::Unauthorized(
                 "the JWT names the owner default, which is reserved: set oidc.owner_claim to a claim with another name",

@@ -2,7 +2,7 @@
 
 use super::{Access, Caller, UseCase, UseCaseError, UseCases};
 use crate::Engine;
-use punctual_core::ids::OccurrenceId;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobSpec;
 use punctual_core::limits;
 use punctual_core::ports::{
@@ -89,13 +89,15 @@ impl UseCases {
         self.engine.context.refusals.add(entry.refused(reason));
     }
 
-    /// Entries that match, latest first. A user is named by id or email address.
+    /// Entries that match, latest first. A user is named by id or email address. The id of a job, a dead letter or
+    /// an execution may be without the word before it.
     pub async fn audit(&self, mut query: AuditQuery) -> Result<Page<AuditRow, AuditId>, UseCaseError> {
         self.permit(UseCase::ReadAudit)?;
         if let Some(email) = query.user.take_if(|user| user.contains('@')) {
             let user = self.store().user_by_email(&email.to_ascii_lowercase()).await?;
             query.user = Some(user.ok_or(UseCaseError::NoSuchUser(email))?.id);
         }
+        query.object = query.object.map(with_kind);
         Ok(self.store().audit(query).await?)
     }
 
@@ -115,6 +117,19 @@ impl UseCases {
         let check = ChainPart { before, rows, after: ends, is_cut_off }.check(start);
         let next = (is_cut_off && check.broken.is_none()).then_some(check.last.number);
         Ok(AuditVerification { check, ends, unsealed, next })
+    }
+}
+
+/// The object of entries about this id; other texts stay as they are.
+fn with_kind(object: String) -> String {
+    if object.parse::<JobId>().is_ok() {
+        format!("job {object}")
+    } else if object.parse::<OccurrenceId>().is_ok() {
+        format!("dead letter {object}")
+    } else if object.parse::<ExecutionId>().is_ok() {
+        format!("execution {object}")
+    } else {
+        object
     }
 }
 
@@ -271,6 +286,21 @@ fn fields(spec: &JobSpec) -> Map<String, Value> {
 mod tests {
     use super::*;
     use punctual_core::job::{Priority, Settings};
+
+    #[test]
+    fn an_id_alone_stands_for_its_object() {
+        let job = JobId::new(punctual_core::time::Timestamp::EPOCH, 7);
+        let occurrence = job.occurrence(1);
+        for (id, object) in [
+            (job.to_string(), format!("job {job}")),
+            (occurrence.to_string(), format!("dead letter {occurrence}")),
+            (occurrence.attempt(2).to_string(), format!("execution {}", occurrence.attempt(2))),
+            ("queue mail".to_owned(), "queue mail".to_owned()),
+            ("login".to_owned(), "login".to_owned()),
+        ] {
+            assert_eq!(with_kind(id), object);
+        }
+    }
 
     #[test]
     fn an_update_tells_what_it_changes_but_not_the_payload() {

@@ -1,5 +1,6 @@
 //! The facts that explain the state of a job.
 
+use super::own_work::session_in_scope;
 use super::{EligibleWorkers, UseCase, UseCaseError, UseCases, lane_of};
 use punctual_core::cluster_pause::ClusterPause;
 use punctual_core::gates::Gate;
@@ -163,13 +164,17 @@ impl UseCases {
         })
     }
 
-    /// The connected workers. A caller that may not see all of them sees those that can run the job.
+    /// The connected workers. A caller that may not see all of them sees those that can run the job, and of the
+    /// others what its list of workers shows.
     async fn sessions_shown(&self, lane: &Lane) -> Result<Vec<SessionRow>, StoreError> {
-        let mut sessions = self.store().sessions().await?;
-        if !self.caller.grant.scope.is_everything() {
-            sessions.retain(|row| row.has_handler(lane.job_type()) && row.serves(lane.queue()));
+        let sessions = self.store().sessions().await?;
+        if !self.is_limited() {
+            return Ok(sessions);
         }
-        Ok(sessions)
+        let scope = &self.caller.grant.scope;
+        let can_run = |row: &SessionRow| row.has_handler(lane.job_type()) && row.serves(lane.queue());
+        let shown = |row| if can_run(&row) { Some(row) } else { session_in_scope(scope, row) };
+        Ok(sessions.into_iter().filter_map(shown).collect())
     }
 
     async fn past(&self, id: JobId) -> Result<Vec<Finished>, StoreError> {

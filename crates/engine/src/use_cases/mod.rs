@@ -86,20 +86,20 @@ use punctual_core::trace_context::TraceContext;
 use std::fmt::Display;
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use work::SessionTokens;
+use work::SessionFacts;
 
 /// What a node offers before it knows who asks.
 #[derive(Clone)]
 pub struct Access {
     engine: Arc<Engine>,
-    session_tokens: Arc<SessionTokens>,
+    session_facts: Arc<SessionFacts>,
     /// Held during changes that must leave someone who can manage access.
     directory_changes: Arc<Mutex<()>>,
 }
 
 impl Access {
     pub fn new(engine: Arc<Engine>) -> Self {
-        Access { engine, session_tokens: Arc::default(), directory_changes: Arc::default() }
+        Access { engine, session_facts: Arc::default(), directory_changes: Arc::default() }
     }
 
     /// The store's time, as estimated by this node.
@@ -111,7 +111,7 @@ impl Access {
     pub fn on_behalf_of(&self, caller: Caller) -> UseCases {
         UseCases {
             engine: self.engine.clone(),
-            session_tokens: self.session_tokens.clone(),
+            session_facts: self.session_facts.clone(),
             directory_changes: self.directory_changes.clone(),
             caller,
             trace: None,
@@ -154,7 +154,7 @@ impl Access {
 #[derive(Clone)]
 pub struct UseCases {
     engine: Arc<Engine>,
-    session_tokens: Arc<SessionTokens>,
+    session_facts: Arc<SessionFacts>,
     directory_changes: Arc<Mutex<()>>,
     caller: Caller,
     /// The trace of the request.

@@ -87,7 +87,7 @@ impl UseCases {
     /// The workers that could run the caller's jobs, without what they do for others.
     pub(super) async fn own_workers(&self, rows: Vec<SessionRow>) -> Result<Vec<WorkerView>, StoreError> {
         let (scope, own) = (&self.caller.grant.scope, self.own_work().await?);
-        let rows = rows.into_iter().filter_map(|row| in_scope(scope, row));
+        let rows = rows.into_iter().filter_map(|row| session_in_scope(scope, row));
         let running = |row: &SessionRow| own.running.get(&row.pulse.session).copied().unwrap_or(0);
         Ok(rows.map(|row| WorkerView { running: running(&row), is_partial: true, row }).collect())
     }
@@ -112,7 +112,7 @@ impl UseCases {
         let sessions = self.store().sessions().await?.into_iter();
         let overview = Overview {
             depths: own.depths.into_values().collect(),
-            sessions: sessions.filter_map(|row| in_scope(scope, row)).collect(),
+            sessions: sessions.filter_map(|row| session_in_scope(scope, row)).collect(),
             paused: vec![],
             now: self.now(),
         };
@@ -153,7 +153,7 @@ impl OwnWork {
 
 /// The session as far as it is about the jobs in a scope. Its condition tells of the work of others, and the names
 /// of other queues and job types are not the caller's business.
-fn in_scope(scope: &Scope, mut row: SessionRow) -> Option<SessionRow> {
+pub(super) fn session_in_scope(scope: &Scope, mut row: SessionRow) -> Option<SessionRow> {
     let serves_all = row.about.queues.is_empty();
     row.about.queues.retain(|queue| scope.has_queue(queue));
     row.job_types.retain(|job_type| scope.has_job_type(job_type));

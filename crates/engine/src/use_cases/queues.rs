@@ -3,7 +3,7 @@
 use super::audit::described;
 use super::{UseCase, UseCaseError, UseCases};
 use punctual_core::limiter::WaitList;
-use punctual_core::names::path_name_problem;
+use punctual_core::names::queue_name_problem;
 use punctual_core::ports::{Depth, Page, Pausing, QueueRow, StoreError};
 use punctual_core::queue::QueueChange;
 use punctual_core::time::Timestamp;
@@ -125,7 +125,7 @@ impl UseCases {
 
     /// A queue that existed before a rule about names was added stays usable.
     async fn check_name(&self, queue: &str) -> Result<(), UseCaseError> {
-        let Some(problem) = path_name_problem(queue) else { return Ok(()) };
+        let Some(problem) = queue_name_problem(queue) else { return Ok(()) };
         let is_set = self.store().queues().await?.iter().any(|row| row.queue == queue);
         let is_used = || async {
             Ok::<_, StoreError>(self.overview().await?.depths.iter().any(|depth| depth.lane.queue() == queue))

@@ -19,24 +19,36 @@ use std::sync::{Mutex, PoisonError};
 
 /// How often the sessions of a principal are read again, because their workers keep sending heartbeats.
 const LOSE_TRIES_MAX: usize = 20;
-/// Sessions whose tokens are remembered. When there are more, all are forgotten.
+/// Sessions whose tokens and queues are remembered. When there are more, all are forgotten.
 const SESSIONS_KEPT_MAX: usize = 10_000;
 
-/// The tokens of sessions. They never change, so that each is read once.
+/// What is known of sessions. It never changes, so that each part is read once.
 #[derive(Debug, Default)]
-pub(crate) struct SessionTokens(Mutex<BTreeMap<SessionId, String>>);
+pub(crate) struct SessionFacts {
+    tokens: RememberedFacts<String>,
+    queues: RememberedFacts<Vec<String>>,
+}
 
-impl SessionTokens {
-    fn get(&self, session: SessionId) -> Option<String> {
+#[derive(Debug)]
+struct RememberedFacts<T>(Mutex<BTreeMap<SessionId, T>>);
+
+impl<T> Default for RememberedFacts<T> {
+    fn default() -> Self {
+        RememberedFacts(Mutex::default())
+    }
+}
+
+impl<T: Clone> RememberedFacts<T> {
+    fn get(&self, session: SessionId) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
     }
 
-    fn put(&self, session: SessionId, token: String) {
+    fn put(&self, session: SessionId, fact: T) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= SESSIONS_KEPT_MAX {
             kept.clear();
         }
-        kept.insert(session, token);
+        kept.insert(session, fact);
     }
 }
 
@@ -60,7 +72,8 @@ impl UseCases {
             self.engine.close_session(opened.session).await?;
             return Err(UseCaseError::Worker(WorkerPortError::SessionLost));
         }
-        self.session_tokens.put(opened.session, owner);
+        self.session_facts.tokens.put(opened.session, owner);
+        self.session_facts.queues.put(opened.session, queues);
         Ok(opened)
     }
 
@@ -122,6 +135,20 @@ impl UseCases {
         Err(UseCaseError::Busy)
     }
 
+    /// The queues that an own session named when it was opened, for a poll that names none. Empty for all queues.
+    pub async fn queues_of_session(&self, session: SessionId) -> Result<Vec<String>, WorkerPortError> {
+        self.check_own(session).await?;
+        if let Some(queues) = self.session_facts.queues.get(session) {
+            return Ok(queues);
+        }
+        let read = self.store().sessions().await;
+        let rows = read.map_err(|error| WorkerPortError::Unavailable(error.to_string()))?;
+        let row = rows.into_iter().find(|row| row.pulse.session == session);
+        let queues = row.ok_or(WorkerPortError::SessionLost)?.about.queues;
+        self.session_facts.queues.put(session, queues.clone());
+        Ok(queues)
+    }
+
     /// Refuses work outside of the caller's scope. An empty list of queues means all of them.
     pub fn check_served(&self, queues: &[String], job_types: &[String]) -> Result<(), Forbidden> {
         let object = format!("queues {}", queues.join(", "));
@@ -130,13 +157,13 @@ impl UseCases {
     }
 
     async fn owns(&self, session: SessionId) -> Result<bool, WorkerPortError> {
-        let token = match self.session_tokens.get(session) {
+        let token = match self.session_facts.tokens.get(session) {
             Some(token) => Some(token),
             None => {
                 let read = self.store().token_of_session(session).await;
                 let token = read.map_err(|error| WorkerPortError::Unavailable(error.to_string()))?;
                 if let Some(token) = &token {
-                    self.session_tokens.put(session, token.clone());
+                    self.session_facts.tokens.put(session, token.clone());
                 }
                 token
             }

@@ -193,6 +193,13 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
 
 /// Checks the rules and files of TLS, of the identity provider and of traces, as a start does, and returns warnings.
 pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
+    let certificate = check_certificate(around)?;
+    let settings = around.read(&Flags::<ServeSettings>::default())?;
+    Ok(certificate.into_iter().chain(oidc::public_url_warning(&settings.oidc)).collect())
+}
+
+/// The same, with the warning about the certificate only.
+pub fn check_certificate(around: &Surroundings) -> Result<Option<String>, CliError> {
     let flags = Flags::<ServeSettings>::default();
     let settings = around.read(&flags)?;
     let origin = |key: &str| around.origin(&flags, key);
@@ -200,7 +207,7 @@ pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
     let transport = transport.checked(&settings.api.listen.0)?;
     oidc::config(&settings.oidc, origin)?;
     spans::check(&settings.tracing, origin)?;
-    Ok(transport.certificate_warning(host::wall_time()).into_iter().collect())
+    Ok(transport.certificate_warning(host::wall_time()))
 }
 
 /// The first steps of every role.

@@ -5,6 +5,7 @@ use punctual_client::ClientTls;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::{OidcSettings, exposure};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// Reads the provider's settings, before anything starts; `None` without a provider. `origin` returns where a
@@ -59,6 +60,24 @@ pub fn config(
         tls,
         allows_http,
     }))
+}
+
+/// A warning if browsers send the answer of the identity provider over plain HTTP to another machine.
+pub fn public_url_warning(settings: &OidcSettings) -> Option<String> {
+    settings.issuer.as_ref()?;
+    let url = &settings.public_url.as_ref()?.0;
+    let address = url.strip_prefix("http://")?;
+    let host = match address.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => address,
+    };
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    if host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback()) {
+        return None;
+    }
+    Some(format!(
+        "public_url {url} is not encrypted, and logins with the identity provider return to it: use https://"
+    ))
 }
 
 fn without_issuer(

@@ -9,14 +9,20 @@ use std::path::PathBuf;
 
 const CHECK: &str = "isolation";
 
-/// The user of this process, and of the commands if the server runs as the same user.
-pub fn user(settings: &WorkerSettings) -> Finding {
+/// The user of this process, and of the commands if the server runs as the same user. `served` are the types of
+/// commands that the worker of the running server accepts.
+pub fn user(settings: &WorkerSettings, served: &[String]) -> Finding {
     let user = geteuid();
     if !user.is_root() {
         return Finding::good("user", format!("user {}, not root", user.as_raw()));
     }
     match &settings.run_as {
         Some(run_as) => Finding::good("user", format!("root; commands run as {} (worker.run_as)", run_as.0)),
+        None if settings.allow.is_empty() && !served.is_empty() => Finding::skipped(
+            "user",
+            "running as root; the user of commands is not checked, because the running server has settings that doctor \
+             does not see",
+        ),
         None if settings.allow.is_empty() => Finding::warning(
             "user",
             "running as root, without process and shell jobs; with them, the server does not start unless worker.run_as is set",

@@ -30,8 +30,12 @@ const CLOCK_KEEPERS: [(&str, &str); 5] = [
 /// `hidden` are the files and directories of the server that commands must not read; `served` are the types of
 /// commands that the worker of the running server accepts.
 pub async fn check(settings: &ServeSettings, served: &[String], hidden: Vec<PathBuf>) -> Vec<Finding> {
-    let mut findings =
-        vec![clock_keeper(), time_zones(settings), isolation::user(&settings.worker), open_files(settings)];
+    let mut findings = vec![
+        clock_keeper(),
+        time_zones(settings),
+        isolation::user(&settings.worker, served),
+        open_files(settings),
+    ];
     findings.extend(commands(settings, served, hidden).await);
     findings
 }
@@ -90,7 +94,7 @@ async fn commands(settings: &ServeSettings, served: &[String], hidden: Vec<PathB
     if settings.worker.allow.is_empty() {
         if !served.is_empty() {
             // Its flags may also choose their user and their isolation.
-            return vec![Finding::good(
+            return vec![Finding::skipped(
                 "commands",
                 format!(
                     "the running server allows {} jobs, with settings that doctor does not see: their isolation is \

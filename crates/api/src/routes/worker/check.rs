@@ -10,7 +10,7 @@ use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
 use punctual_core::log_level::LogLevel;
-use punctual_core::names::{line_problem, name_problem, path_name_problem};
+use punctual_core::names::{line_problem, name_problem, path_name_problem, queue_name_problem};
 use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Note, Progress};
 use punctual_core::ports::{
     Heartbeat, LeaseRef, LogLine, Outcome, Poll, Report, Served, SessionOpening, WorkerAbout,
@@ -28,7 +28,7 @@ pub fn opening(request: OpenSession) -> Result<(SessionOpening, BTreeMap<String,
     path_name("worker", &request.worker)?;
     job_types(&request.job_types)?;
     within("slots", request.slots, 1..=limits::WORKER_SLOTS_MAX)?;
-    names("queues", &request.queues)?;
+    queues(&request.queues)?;
     for (field, text) in [("version", &request.version), ("host", &request.host)] {
         if let Some(text) = text {
             line(field, text)?;
@@ -63,7 +63,7 @@ pub fn opening(request: OpenSession) -> Result<(SessionOpening, BTreeMap<String,
 pub fn poll(request: PollRequest) -> Result<(Poll, Option<Vec<LeaseRef>>), ApiError> {
     let turn = turn(request.turn)?;
     within("capacity", request.capacity, 1..=limits::REMOTE_POLL_CAPACITY_MAX)?;
-    names("queues", &request.queues)?;
+    queues(&request.queues)?;
     job_types(&request.job_types)?;
     let wait = request.wait_secs.map_or(POLL_WAIT_DEFAULT, duration);
     if wait > limits::REMOTE_POLL_WAIT_MAX {
@@ -109,7 +109,7 @@ fn condition(body: ConditionBody) -> Result<WorkerCondition, ApiError> {
 }
 
 pub fn served(request: DemandRequest) -> Result<Served, ApiError> {
-    names("queues", &request.queues)?;
+    queues(&request.queues)?;
     job_types(&request.job_types)?;
     Ok(Served { queues: request.queues, job_types: request.job_types })
 }
@@ -280,16 +280,17 @@ fn job_types(job_types: &[String]) -> Result<(), ApiError> {
     if job_types.is_empty() {
         return Err(ApiError::field("job_types", "must name at least one type that the worker can run"));
     }
-    names("job_types", job_types)
+    names("job_types", job_types, name_problem)
 }
 
-fn names(field: &str, texts: &[String]) -> Result<(), ApiError> {
+fn queues(queues: &[String]) -> Result<(), ApiError> {
+    names("queues", queues, queue_name_problem)
+}
+
+fn names(field: &str, texts: &[String], problem: impl Fn(&str) -> Option<String>) -> Result<(), ApiError> {
     at_most(field, texts.len(), limits::WORKER_LANES_MAX)?;
-    texts.iter().enumerate().try_for_each(|(index, text)| name(&format!("{field}[{index}]"), text))
-}
-
-fn name(field: &str, text: &str) -> Result<(), ApiError> {
-    name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
+    let wrong = texts.iter().enumerate().find_map(|(index, text)| Some((index, problem(text)?)));
+    wrong.map_or(Ok(()), |(index, fix)| Err(ApiError::field(format!("{field}[{index}]"), fix)))
 }
 
 /// A name that routes find by path.

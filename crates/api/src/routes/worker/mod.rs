@@ -78,7 +78,10 @@ async fn close(call: Call, IdInPath(id): IdInPath<String>, _: NoBody) -> Result<
 
 async fn poll(call: Call, body: Body) -> Result<Json<PollAnswer>, ApiError> {
     let port = call.cases.worker_port()?;
-    let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, DocumentShape::Worker)?)?;
+    let (mut poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, DocumentShape::Worker)?)?;
+    if poll.queues.is_empty() {
+        poll.queues = call.cases.queues_of_session(poll.session).await?;
+    }
     call.cases.check_served(&poll.queues, &poll.job_types)?;
     // A waiting poll must not keep its share of the memory for bodies.
     drop(body);
