@@ -579,6 +579,25 @@ pub const LOG_SEARCH_LINES_MAX: usize = 200_000;
 
 /// Bytes of the schema of a job type. Larger ones are rejected.
 pub const JOB_TYPE_SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// Different patterns of one schema. More are rejected.
+pub const SCHEMA_PATTERNS_MAX: usize = 100;
+/// Memory of one compiled pattern. Larger ones are rejected.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 512 * 1024;
+/// Memory of all compiled patterns of one schema. Schemas with more are rejected.
+pub const SCHEMA_PATTERNS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Memory that one search with a pattern uses to be fast. With less, it is slower.
+pub const SCHEMA_PATTERN_CACHE_BYTES: usize = 128 * 1024;
+/// Steps to compare one payload with a schema. Alternatives, long texts and large patterns take many.
+pub const SCHEMA_STEPS_MAX: u64 = 100_000;
+/// Bytes of texts that are one step.
+pub const SCHEMA_TEXT_BYTES_PER_STEP: usize = 256;
+/// Items or members of a value that are one step, besides the steps to compare each.
+pub const SCHEMA_ITEMS_PER_STEP: usize = 16;
+/// A search for a pattern takes as many steps as its text has bytes, times the memory of the compiled pattern, divided
+/// by this.
+pub const SCHEMA_PATTERN_BYTES_PER_STEP: u64 = 32 * 1024;
+/// Memory of all schemas that a node holds ready for comparisons. Beyond it they are dropped, and compiled on use.
+pub const SCHEMAS_HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Job types with a schema. More are rejected.
 pub const JOB_TYPES_MAX: usize = 1_000;
 /// How long a node checks payloads by the schemas that it has read before it reads them again.

@@ -46,8 +46,14 @@ pub const CHANNEL_VALUE_BYTES_MAX: usize = 4 * 1024;
 pub const CHANNEL_RECIPIENTS_MAX: usize = 50;
 /// Bytes of the template of a channel.
 pub const CHANNEL_TEMPLATE_BYTES_MAX: usize = 16 * 1024;
+/// Statements (`{% … %}`) of the template of a channel, and words and signs in one statement or expression. Templates with
+/// more are rejected, because deep ones would use up the stack.
+pub const CHANNEL_TEMPLATE_TAGS_MAX: usize = 200;
+pub const CHANNEL_TEMPLATE_TOKENS_MAX: usize = 100;
 /// Steps that the template of a channel may take. Beyond them, the default text is sent.
-pub const CHANNEL_TEMPLATE_FUEL: u64 = 100_000;
+pub const CHANNEL_TEMPLATE_FUEL: u64 = 10_000;
+/// Bytes of a text that a template makes, and of each text on the way. Beyond them, the default text is sent.
+pub const CHANNEL_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Channels that a job or rule may name for an event.
 pub const CHANNELS_PER_EVENT_MAX: usize = 20;
 /// Failures in a row that a rule may ask for.
@@ -93,6 +99,9 @@ pub const DELIVERY_RETRY_MIN: Duration = Duration::from_secs(5);
 pub const DELIVERY_RETRY_MAX: Duration = Duration::from_secs(3_600);
 /// How long a delivery is tried before it is given up.
 pub const DELIVERY_TRIED_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// Attempts in a row without an outcome, because the process ended during each. Then the delivery is given up: the
+/// message may be the cause.
+pub const DELIVERY_UNFINISHED_MAX: u32 = 5;
 /// How long deliveries are listed after they were sent or given up.
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// How often the outbound heartbeat is sent.

@@ -38,6 +38,9 @@ pub struct Delivery {
     pub held_by: Vec<String>,
     #[serde(default)]
     pub attempts: u32,
+    /// Attempts since the last one that had an outcome. An attempt is counted before it begins.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfinished: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_attempt_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +79,7 @@ impl Delivery {
             due_at: now,
             held_by,
             attempts: 0,
+            unfinished: 0,
             first_attempt_at: None,
             last_attempt_at: None,
             last_error: None,
@@ -112,6 +116,10 @@ impl Delivery {
             self.events.push(event);
         }
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The pause before the next attempt of a delivery, after this many; `None` if it is given up.

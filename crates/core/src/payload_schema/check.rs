@@ -2,19 +2,18 @@
 
 use super::{CountBounds, PayloadSchema, SchemaNode};
 use crate::job::InvalidField;
+use crate::limits;
 use serde_json::{Map, Number, Value};
 
 /// Values of an enumeration that an error lists.
 const LISTED_MAX: usize = 10;
 /// References that may lead to others without a step into the payload.
 const DEPTH_MAX: u32 = 200;
-/// Steps of one check. A schema can combine alternatives so that a check would take forever.
-const STEPS_MAX: u32 = 100_000;
 
 /// A comparison under way.
 pub(super) struct SchemaCheck<'a> {
     schema: &'a PayloadSchema,
-    steps: u32,
+    steps: u64,
     depth: u32,
 }
 
@@ -25,15 +24,20 @@ impl<'a> SchemaCheck<'a> {
 
     /// Whether it was given up.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.steps > STEPS_MAX
+        self.steps > limits::SCHEMA_STEPS_MAX
+    }
+
+    /// Counts steps, and gives the check up after too many.
+    fn take(&mut self, steps: u64) -> Result<(), InvalidField> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.is_exhausted() {
+            return Err(InvalidField::new("payload", "is not compared any further"));
+        }
+        Ok(())
     }
 
     pub(super) fn node(&mut self, node: &SchemaNode, value: &Value, path: &str) -> Result<(), InvalidField> {
-        self.steps += if self.depth > DEPTH_MAX { STEPS_MAX } else { 1 };
-        if self.steps > STEPS_MAX {
-            self.steps = STEPS_MAX + 1;
-            return Err(InvalidField::new(path, "is not compared any further"));
-        }
+        self.take(if self.depth > DEPTH_MAX { u64::MAX } else { visit_steps(node, value, path) })?;
         if is_secret(value) {
             return Ok(());
         }
@@ -52,7 +56,14 @@ impl<'a> SchemaCheck<'a> {
             return Err(wrong(format!("must be {}{more}", listed.join(" or "))));
         }
         match value {
-            Value::String(text) => text_problem(node, text).map_or(Ok(()), |fix| Err(wrong(fix)))?,
+            Value::String(text) => {
+                let length = count_problem(node.length, text.chars().count(), "character", "characters");
+                if let Some(fix) = length {
+                    return Err(wrong(fix));
+                }
+                self.take(node.pattern.as_ref().map_or(0, |pattern| pattern.steps(text)))?;
+                text_problem(node, text).map_or(Ok(()), |fix| Err(wrong(fix)))?;
+            }
             Value::Number(number) => number_problem(node, number).map_or(Ok(()), |fix| Err(wrong(fix)))?,
             Value::Array(items) => self.items(node, items, path)?,
             Value::Object(members) => self.members(node, members, path)?,
@@ -147,13 +158,9 @@ impl<'a> SchemaCheck<'a> {
             }
         }
         if node.has_unique_items {
-            self.steps += u32::try_from(items.len() * items.len() / 8).unwrap_or(STEPS_MAX).min(STEPS_MAX);
-            if self.steps <= STEPS_MAX
-                && items
-                    .iter()
-                    .enumerate()
-                    .any(|(place, item)| items[..place].iter().any(|other| is_same(item, other)))
-            {
+            self.take((items.len() * items.len() / 8) as u64)?;
+            let mut places = items.iter().enumerate();
+            if places.any(|(place, item)| items[..place].iter().any(|other| is_same(item, other))) {
                 return wrong("must not contain an item twice".to_owned());
             }
         }
@@ -197,6 +204,18 @@ impl<'a> SchemaCheck<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// The steps to compare a value with one schema, without its parts.
+fn visit_steps(node: &SchemaNode, value: &Value, path: &str) -> u64 {
+    let (texts, items) = match value {
+        Value::String(text) => (text.len(), 0),
+        Value::Array(items) => (0, items.len()),
+        Value::Object(members) => (0, members.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (0, 0),
+    };
+    let texts = (texts + path.len() + node.data_bytes) / limits::SCHEMA_TEXT_BYTES_PER_STEP;
+    (1 + texts + items / limits::SCHEMA_ITEMS_PER_STEP) as u64
 }
 
 /// Whether a value is a reference to a secret.
@@ -255,10 +274,9 @@ fn count_problem(bounds: CountBounds<usize>, count: usize, one: &str, many: &str
 }
 
 fn text_problem(node: &SchemaNode, text: &str) -> Option<String> {
-    let length = count_problem(node.length, text.chars().count(), "character", "characters");
     let pattern = || {
         let pattern = node.pattern.as_ref().filter(|pattern| !pattern.is_match(text))?;
-        Some(format!("must match the pattern {}", pattern.as_str()))
+        Some(format!("must match the pattern {}", pattern.text))
     };
     let format = || {
         let (is_valid, example) = match node.format.as_deref()? {
@@ -270,7 +288,7 @@ fn text_problem(node: &SchemaNode, text: &str) -> Option<String> {
         };
         (!is_valid).then(|| format!("must be {example}"))
     };
-    length.or_else(pattern).or_else(format)
+    pattern().or_else(format)
 }
 
 /// Whether a text has the form of an address. Whether it receives mail, only mail can tell.

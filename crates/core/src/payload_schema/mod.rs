@@ -6,6 +6,7 @@
 //! because only workers know its value.
 
 mod check;
+mod pattern;
 #[cfg(test)]
 mod tests;
 
@@ -14,10 +15,12 @@ use crate::limits;
 use crate::names::path_name_problem;
 use crate::time::Timestamp;
 use check::SchemaCheck;
-use regex::Regex;
+use pattern::{SchemaParts, SchemaPattern};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All keywords. The last line describes, and checks nothing.
 const KEYWORDS: [&str; 38] = [
@@ -89,16 +92,19 @@ pub struct StoredJobType {
 pub struct PayloadSchema {
     root: SchemaNode,
     definitions: BTreeMap<String, SchemaNode>,
+    bytes: usize,
 }
 
 /// What one schema object demands. All of it must hold.
 #[derive(Debug, Clone, Default)]
 struct SchemaNode {
     is_never: bool,
+    /// Bytes of values and names that a comparison reads.
+    data_bytes: usize,
     types: Vec<String>,
     values: Option<Vec<Value>>,
     format: Option<String>,
-    pattern: Option<Regex>,
+    pattern: Option<Arc<SchemaPattern>>,
     length: CountBounds<usize>,
     at_least: Option<(Number, f64)>,
     at_most: Option<(Number, f64)>,
@@ -144,15 +150,20 @@ impl PayloadSchema {
         }
         let value: Value = serde_json::from_str(text)
             .map_err(|error| InvalidField::new("schema", format!("must be JSON: {error}")))?;
+        let parts = RefCell::new(SchemaParts::default());
         let mut definitions = BTreeMap::new();
         if let Some(defs) = value.get("$defs") {
             let defs =
                 defs.as_object().ok_or_else(|| InvalidField::new("schema.$defs", "must be an object"))?;
             for (name, schema) in defs {
-                definitions.insert(name.clone(), SchemaNode::parse(schema, &format!("schema.$defs.{name}"))?);
+                let definition = SchemaNode::parse(schema, &format!("schema.$defs.{name}"), &parts)?;
+                definitions.insert(name.clone(), definition);
             }
         }
-        let schema = PayloadSchema { root: SchemaNode::parse(&value, "schema")?, definitions };
+        let root = SchemaNode::parse(&value, "schema", &parts)?;
+        let parts = parts.into_inner();
+        let bytes = parts.nodes * size_of::<SchemaNode>() + text.len() + parts.pattern_bytes();
+        let schema = PayloadSchema { root, definitions, bytes };
         schema.check_references()?;
         Ok(schema)
     }
@@ -167,6 +178,11 @@ impl PayloadSchema {
             nodes.extend(node.parts());
         }
         Ok(())
+    }
+
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The first thing in a payload that does not match.
@@ -186,7 +202,11 @@ impl PayloadSchema {
         if check.is_exhausted() {
             return Some(InvalidField::new(
                 "payload",
-                "takes too many steps to compare with the schema of its job type",
+                format!(
+                    "takes too many steps to compare with the schema of its job type: more than {}; alternatives, long \
+                     texts and large patterns take many",
+                    limits::SCHEMA_STEPS_MAX
+                ),
             ));
         }
         outcome.err()
@@ -194,7 +214,8 @@ impl PayloadSchema {
 }
 
 impl SchemaNode {
-    fn parse(value: &Value, place: &str) -> Result<Self, InvalidField> {
+    fn parse(value: &Value, place: &str, parts: &RefCell<SchemaParts>) -> Result<Self, InvalidField> {
+        parts.borrow_mut().nodes += 1;
         let wrong = |keyword: &str, fix: &str| InvalidField::new(format!("{place}.{keyword}"), fix);
         let fields = match value {
             Value::Bool(true) => return Ok(SchemaNode::default()),
@@ -212,9 +233,10 @@ impl SchemaNode {
         if place != "schema" && fields.contains_key("$defs") {
             return Err(wrong("$defs", "must be at the top of the schema"));
         }
-        let read = SchemaReader { fields, place };
+        let read = SchemaReader { fields, place, parts };
         let mut node = SchemaNode {
             is_never: false,
+            data_bytes: read.data_bytes(),
             types: read.types()?,
             values: read.values()?,
             format: read.word("format", &FORMATS)?,
@@ -250,7 +272,7 @@ impl SchemaNode {
                 dependent.as_object().ok_or_else(|| wrong("dependentRequired", "must be an object"))?;
             for name in dependent.keys() {
                 let place = &format!("{place}.dependentRequired");
-                let read = SchemaReader { fields: dependent, place };
+                let read = SchemaReader { fields: dependent, place, parts };
                 node.dependent.insert(name.clone(), read.texts(name)?);
             }
         }
@@ -270,11 +292,20 @@ impl SchemaNode {
 struct SchemaReader<'a> {
     fields: &'a Map<String, Value>,
     place: &'a str,
+    parts: &'a RefCell<SchemaParts>,
 }
 
 impl SchemaReader<'_> {
     fn wrong(&self, keyword: &str, fix: impl Into<String>) -> InvalidField {
         InvalidField::new(format!("{}.{keyword}", self.place), fix)
+    }
+
+    fn data_bytes(&self) -> usize {
+        let data = ["enum", "const", "required", "dependentRequired"];
+        let data = data.iter().filter_map(|keyword| self.fields.get(*keyword));
+        let names = self.fields.get("properties").and_then(Value::as_object);
+        let names = names.into_iter().flat_map(Map::keys).map(String::len);
+        data.map(|value| value.to_string().len()).chain(names).sum()
     }
 
     fn types(&self) -> Result<Vec<String>, InvalidField> {
@@ -318,12 +349,11 @@ impl SchemaReader<'_> {
         }
     }
 
-    fn pattern(&self) -> Result<Option<Regex>, InvalidField> {
+    fn pattern(&self) -> Result<Option<Arc<SchemaPattern>>, InvalidField> {
         let Some(pattern) = self.fields.get("pattern") else { return Ok(None) };
         let text = pattern.as_str().ok_or_else(|| self.wrong("pattern", "must be a text"))?;
-        let regex = Regex::new(text);
-        let fix = "must be a regular expression without look-around and back-references";
-        regex.map(Some).map_err(|_| self.wrong("pattern", fix))
+        let pattern = self.parts.borrow_mut().pattern(text);
+        pattern.map(Some).map_err(|fix| self.wrong("pattern", fix))
     }
 
     fn bounds(&self, min: &str, max: &str) -> Result<CountBounds<usize>, InvalidField> {
@@ -354,7 +384,8 @@ impl SchemaReader<'_> {
     }
 
     fn node(&self, keyword: &str) -> Result<Option<Box<SchemaNode>>, InvalidField> {
-        let parse = |value| SchemaNode::parse(value, &format!("{}.{keyword}", self.place)).map(Box::new);
+        let place = || format!("{}.{keyword}", self.place);
+        let parse = |value| SchemaNode::parse(value, &place(), self.parts).map(Box::new);
         self.fields.get(keyword).map(parse).transpose()
     }
 
@@ -362,7 +393,9 @@ impl SchemaReader<'_> {
         let Some(list) = self.fields.get(keyword) else { return Ok(vec![]) };
         let list = list.as_array().filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| self.wrong(keyword, "must be a list with at least one schema"))?;
-        let parse = |(place, value)| SchemaNode::parse(value, &format!("{}.{keyword}[{place}]", self.place));
+        let parse = |(place, value)| {
+            SchemaNode::parse(value, &format!("{}.{keyword}[{place}]", self.place), self.parts)
+        };
         list.iter().enumerate().map(parse).collect()
     }
 
@@ -370,7 +403,8 @@ impl SchemaReader<'_> {
         let Some(object) = self.fields.get(keyword) else { return Ok(BTreeMap::new()) };
         let object = object.as_object().ok_or_else(|| self.wrong(keyword, "must be an object of schemas"))?;
         let parse = |(name, value): (&String, &Value)| {
-            Ok((name.clone(), SchemaNode::parse(value, &format!("{}.{keyword}.{name}", self.place))?))
+            let place = format!("{}.{keyword}.{name}", self.place);
+            Ok((name.clone(), SchemaNode::parse(value, &place, self.parts)?))
         };
         object.iter().map(parse).collect()
     }

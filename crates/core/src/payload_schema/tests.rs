@@ -141,6 +141,68 @@ fn a_check_ends() {
 }
 
 #[test]
+fn large_patterns_are_refused_with_their_place() {
+    let refused = |schema: String| {
+        let error = PayloadSchema::parse(&schema).unwrap_err();
+        format!("{} {}", error.field, error.fix)
+    };
+    let one = refused(r#"{"properties": {"a": {"pattern": "\\w{90}"}}}"#.to_owned());
+    assert!(
+        one.starts_with("schema.properties.a.pattern is a pattern that compiles to more than 512 KiB"),
+        "{one}"
+    );
+    let patterns = |count: usize, pattern: &dyn Fn(usize) -> String| {
+        let parts: Vec<String> =
+            (0..count).map(|part| format!(r#"{{"pattern": "{}"}}"#, pattern(part))).collect();
+        format!(r#"{{"anyOf": [{}]}}"#, parts.join(","))
+    };
+    let many = refused(patterns(limits::SCHEMA_PATTERNS_MAX + 1, &|part| format!("a{part}")));
+    assert!(
+        many.starts_with("schema.anyOf[100].pattern is one of more than 100 different patterns"),
+        "{many}"
+    );
+    let together = refused(patterns(limits::SCHEMA_PATTERNS_MAX, &|part| format!(r"\\w{{4}}{part}")));
+    assert!(together.contains("brings the patterns of the schema to more than 4096 KiB"), "{together}");
+    // The same pattern in many places is compiled once.
+    let same = PayloadSchema::parse(&patterns(1_000, &|_| r"\\w{4}".to_owned())).unwrap();
+    assert!(same.bytes() < limits::SCHEMA_PATTERNS_BYTES_MAX, "{}", same.bytes());
+}
+
+#[test]
+fn long_texts_and_large_patterns_take_many_steps() {
+    let schema = |count: usize| {
+        let parts = vec![r##"{"not": {"$ref": "#/$defs/p"}}"##; count].join(",");
+        format!(r##"{{"$defs": {{"p": {{"pattern": "[ab]*a[ab]{{900}}c"}}}}, "allOf": [{parts}]}}"##)
+    };
+    let text = |bytes: usize| format!("\"{}\"", "ab".repeat(bytes / 2));
+    assert_eq!(problem(&schema(1), &text(2_000)), None);
+    let said = problem(&schema(1_000), &text(100_000)).unwrap();
+    assert!(said.contains("takes too many steps") && said.contains("more than 100000"), "{said}");
+    // Everyday patterns match the longest payloads.
+    let longest = text(limits::PAYLOAD_BYTES_MAX - 2);
+    assert_eq!(problem(r#"{"pattern": "^[a-z]+$"}"#, &longest), None);
+    assert_eq!(problem(r#"{"pattern": "^\\S+$"}"#, &text(20_000)), None);
+    assert_eq!(problem(r#"{"pattern": "^\\w+$", "maxLength": 200}"#, &text(200)), None);
+    // A text that is too long is not searched.
+    let said = problem(r#"{"pattern": "^\\w+$", "maxLength": 200}"#, &longest).unwrap();
+    assert!(said.contains("at most 200 characters"), "{said}");
+    // Neither is a long text, a list of values or a large object read any number of times.
+    let refs = |definition: &str| {
+        let parts = vec![r##"{"$ref": "#/$defs/p"}"##; 2_000].join(",");
+        format!(r##"{{"$defs": {{"p": {definition}}}, "allOf": [{parts}]}}"##)
+    };
+    let values: Vec<String> = (0..4_000).map(|value| value.to_string()).collect();
+    let members: Vec<String> = (0..4_000).map(|name| format!("\"{name}\": 0")).collect();
+    for (schema, payload) in [
+        (refs(r#"{"format": "uri"}"#), format!("\"https://example.com/{}\"", "a".repeat(100_000))),
+        (refs(&format!(r#"{{"enum": [{}]}}"#, values.join(","))), "3999".to_owned()),
+        (refs(r#"{"properties": {"a": true}}"#), format!("{{{}}}", members.join(","))),
+    ] {
+        assert!(problem(&schema, &payload).unwrap().contains("takes too many steps"));
+    }
+}
+
+#[test]
 fn names_of_job_types_can_be_part_of_a_url() {
     for name in
         ["send-mail", "com.example.ReportJob", "Stats::RollupWorker", "shop.tasks.ping", "nightly report"]

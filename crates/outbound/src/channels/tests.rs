@@ -133,9 +133,77 @@ fn a_template_that_fails_does_not_hide_the_event() {
         "backup <&>: exit code 1 (1)"
     );
     assert!(text("{{ event.name.nothing.more }}").starts_with("backup <&> failed"));
-    assert!(
-        text("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}")
-            .starts_with("backup")
-    );
+    // Too many steps, and too long a text.
+    let each = |body: &str, depth: usize| {
+        format!("{}{body}{}", "{% for a in event.name %}".repeat(depth), "{% endfor %}".repeat(depth))
+    };
+    assert!(text(&each("x", 2)).starts_with("xxx"));
+    assert!(text(&each("{{ a }}", 8)).starts_with("backup <&> failed"));
+    assert!(text(&each(&"x".repeat(8_000), 1)).starts_with("backup <&> failed"));
+    assert!(text(&"{{ text }}".repeat(1_500)).starts_with("backup <&> failed"));
+    let grown = format!("{{{{ event.name{} }}}}", r#"|replace("", "xxxxxxxxxxxxxxxx")"#.repeat(10));
+    assert!(text(&grown).starts_with("backup <&> failed"));
     assert!(template::problem("{{ broken").is_some());
+}
+
+#[test]
+fn templates_cannot_make_texts_grow() {
+    for template in [
+        r#"{% if event.error_message is defined and count > 1 %}{{ count - 1 }} more{% elif logs %}!{% endif %}"#,
+        "{% for one in events if one.name != 'x' %}{{ loop.index }}. {{ one.name|upper }}{% else %}-{% endfor %}",
+        r#"{{ logs|join("\n")|default("no log") }} {{ text[:200]|replace("\n", " ")|trim }} {{ events[0]['name'] }}"#,
+    ] {
+        assert_eq!(template::problem(template), None, "{template}");
+    }
+    for (template, said) in [
+        (r#"{% set ns=namespace(x="x") %}{% set ns.x = ns.x ~ ns.x %}"#, "uses {% set %}"),
+        ("{% set x %}{{ text }}{% endset %}", "uses {% set %}"),
+        ("{% with x = text %}{{ x }}{% endwith %}", "uses {% with %}"),
+        ("{% filter upper %}x{% endfilter %}", "uses {% filter %}"),
+        ("{% for i in range(40) %}x{% endfor %}", "uses a call of a function"),
+        ("{% for a, b in events %}x{% endfor %}", "uses a loop with several variables"),
+        ("{% for x in events recursive %}x{% endfor %}", "uses a recursive loop"),
+        ("{{ [1] * 100000000 }}", "uses the operator *"),
+        (r#"{{ "x" * 300000000 }}"#, "uses the operator *"),
+        ("{{ 9 ** 9 }}", "uses the operator **"),
+        ("{{ text ~ text }}", "uses the operator ~"),
+        ("{% if count == (text + text) %}x{% endif %}", "uses the operator +"),
+        (r#"{{ "a\nb"|indent(300000000) }}"#, "uses the filter indent"),
+        (r#"{{ "%300000000d"|format(1) }}"#, "uses the filter format"),
+        (r#"{{ events|map("indent", 9)|join }}"#, "uses the filter map"),
+        ("{{ text|default([text, text]) }}", "uses a list"),
+        ("{{ text[{'a': text}] }}", "uses a map"),
+        ("{{ text if 1 is divisibleby(2) else '' }}", "uses the test divisibleby"),
+        ("{% include 'x' %}", "is not a template"),
+        ("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "is not a template"),
+    ] {
+        let problem = template::problem(template).unwrap_or_default();
+        assert!(problem.starts_with(said), "{template}: {problem}");
+        // An earlier release may have saved it.
+        let channel = Channel {
+            template: Some(template.to_owned()),
+            ..Channel::new(ChannelType::Slack, Timestamp::EPOCH)
+        };
+        let text = template::text(&message(channel, EventKind::Failed));
+        assert!(text.starts_with("backup <&> failed"), "{template}: {text}");
+    }
+}
+
+#[test]
+fn deep_templates_do_not_use_up_the_stack() {
+    for template in [
+        format!("{{{{ text{} }}}}", "|d".repeat(8_000)),
+        format!("{{{{ text{} }}}}", ".b".repeat(8_000)),
+        format!("{{{{ 1{} }}}}", "-1".repeat(8_000)),
+        format!("{{{{ {}1 }}}}", "-".repeat(16_000)),
+        format!("{{{{ {}1 }}}}", "not ".repeat(4_000)),
+        format!("{{{{ {}1{} }}}}", "(".repeat(8_000), ")".repeat(8_000)),
+        format!("{{% if 1 %}}{}{{% endif %}}", "{%elif 1%}".repeat(1_600)),
+        format!("{}{}", "{%if 1%}".repeat(800), "{%endif%}".repeat(800)),
+    ] {
+        let problem = template::problem(&template).unwrap_or_default();
+        assert!(problem.starts_with("must have at most"), "{}: {problem}", &template[..30]);
+    }
+    let deepest = format!("{{% if 1 %}}{}{{% endif %}}", "{%elif 1%}".repeat(190));
+    assert_eq!(template::problem(&deepest), None);
 }
