@@ -59,8 +59,13 @@ async fn send(
     let store = &*context.store;
     let now = context.delivery_now();
     let age = delivery.value.tried_for(now);
+    if delivery.value.unfinished >= limits::DELIVERY_UNFINISHED_MAX {
+        give_up(context, delivery).await?;
+        return Ok(true);
+    }
     delivery.value.first_attempt_at.get_or_insert(now);
     delivery.value.attempts += 1;
+    delivery.value.unfinished += 1;
     delivery.value.last_attempt_at = Some(now);
     // Until then, no other leader tries it.
     let next = retry_after(delivery.value.attempts, age).map(|pause| pause.max(limits::DELIVERY_TIMEOUT * 2));
@@ -70,6 +75,7 @@ async fn send(
     }
     delivery.version += 1;
     let result = attempt(context, config, &delivery).await?;
+    delivery.value.unfinished = 0;
     let now = context.delivery_now();
     let finished = match result {
         Ok(()) => Some(DeliveryState::Sent),
@@ -101,6 +107,22 @@ async fn send(
     // If another leader was faster, it has sent the message as well, with the same id.
     commit(store, changes).await?;
     Ok(finished == Some(DeliveryState::Sent))
+}
+
+/// Ends a delivery without an attempt: the process has ended during each of the last ones.
+async fn give_up(context: &EngineContext, mut delivery: StoredAs<Delivery>) -> Result<(), StoreError> {
+    let (channel, id) = (&delivery.value.channel, id_of(&delivery.name));
+    tracing::error!(
+        channel,
+        delivery = id,
+        "a notification is given up: the process ended whenever it was sent"
+    );
+    delivery.value.state = DeliveryState::Failed;
+    delivery.value.finished_at = Some(context.delivery_now());
+    delivery.value.last_error =
+        Some(format!("the process ended during {} attempts in a row", delivery.value.unfinished));
+    let done = add(&format!("{DONE}{}", id_of(&delivery.name)), &delivery.value)?;
+    commit(&*context.store, vec![remove(&delivery), done]).await.map(drop)
 }
 
 async fn attempt(

@@ -29,21 +29,66 @@ pub struct JobTypeView {
     pub by_worker: bool,
 }
 
-/// The schemas that this node has read, by job type.
+/// The schemas that this node has read, by job type. They are compiled on use.
 #[derive(Default)]
-pub(crate) struct HeldJobTypes(Mutex<Option<(Monotonic, JobTypeSchemas)>>);
+pub(crate) struct HeldJobTypes {
+    texts: Mutex<Option<(Monotonic, JobTypeSchemas)>>,
+    compiled: Mutex<CompiledSchemas>,
+}
 
-type JobTypeSchemas = Arc<BTreeMap<String, PayloadSchema>>;
+/// Schemas as registered.
+type JobTypeSchemas = Arc<BTreeMap<String, Arc<str>>>;
+
+/// Schemas of job types that were submitted lately, with their texts.
+#[derive(Default)]
+struct CompiledSchemas {
+    /// Without a schema, if this release cannot read it.
+    by_type: BTreeMap<String, (Arc<str>, Option<Arc<PayloadSchema>>)>,
+    bytes: usize,
+}
 
 impl HeldJobTypes {
     fn known(&self, now: Monotonic) -> Option<JobTypeSchemas> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, schemas) = held.as_ref().filter(|(at, _)| now.since(*at) < limits::JOB_TYPES_KEPT_FOR)?;
         Some(schemas.clone())
     }
 
     fn keep(&self, held: Option<(Monotonic, JobTypeSchemas)>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    fn compiled(&self, job_type: &str, text: &Arc<str>) -> Option<Arc<PayloadSchema>> {
+        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, schema)) = lock().by_type.get(job_type).filter(|(known, _)| known == text) {
+            return schema.clone();
+        }
+        // A later release may know more keywords, and an earlier one larger patterns. This one does not check what it
+        // cannot read.
+        let schema = PayloadSchema::parse(text).map(Arc::new).inspect_err(|problem| {
+            let (field, fix) = (&problem.field, &problem.fix);
+            tracing::warn!(job_type, field, fix, "payloads are not checked: the schema cannot be read");
+        });
+        let schema = schema.ok();
+        lock().add(job_type, text.clone(), schema.clone());
+        schema
+    }
+}
+
+impl CompiledSchemas {
+    fn add(&mut self, job_type: &str, text: Arc<str>, schema: Option<Arc<PayloadSchema>>) {
+        let bytes = |text: &str, schema: &Option<Arc<PayloadSchema>>| {
+            text.len() + schema.as_ref().map_or(0, |schema| schema.bytes())
+        };
+        if let Some((text, schema)) = self.by_type.remove(job_type) {
+            self.bytes -= bytes(&text, &schema);
+        }
+        self.bytes += bytes(&text, &schema);
+        if self.bytes > limits::SCHEMAS_HELD_BYTES_MAX {
+            self.by_type.clear();
+            self.bytes = bytes(&text, &schema);
+        }
+        self.by_type.insert(job_type.to_owned(), (text, schema));
     }
 }
 
@@ -203,7 +248,9 @@ impl UseCases {
         payload: &str,
     ) -> Result<Option<InvalidField>, StoreError> {
         let schemas = self.job_type_schemas().await?;
-        let problem = schemas.get(job_type).and_then(|schema| schema.problem(payload));
+        let schema =
+            schemas.get(job_type).and_then(|text| self.engine.context.job_types.compiled(job_type, text));
+        let problem = schema.and_then(|schema| schema.problem(payload));
         Ok(problem.map(|problem| {
             let fix = format!("{}, as the schema of the job type {job_type} says", problem.fix);
             InvalidField::new(problem.field, fix)
@@ -225,10 +272,7 @@ impl UseCases {
                 .await?;
             for document in page.items {
                 let body: StoredJobType = document.read()?;
-                // A later release may know more keywords. This one does not check what it cannot read.
-                if let Ok(schema) = PayloadSchema::parse(&body.schema) {
-                    schemas.insert(document.name, schema);
-                }
+                schemas.insert(document.name, Arc::from(body.schema));
             }
             after = page.next;
             if after.is_none() {
@@ -295,4 +339,36 @@ fn view(document: &StoredDocument) -> Result<JobTypeView, StoreError> {
         set_by,
         by_worker,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiled_schemas_take_a_bounded_amount_of_memory() {
+        let held = HeldJobTypes::default();
+        let parts = vec![r"{}"; 10_000].join(",");
+        let large: Arc<str> = format!(r#"{{"anyOf": [{parts}]}}"#).into();
+        for job_type in 0..100 {
+            assert!(held.compiled(&format!("type-{job_type}"), &large).is_some());
+        }
+        let compiled = held.compiled.lock().unwrap();
+        assert!(compiled.bytes <= limits::SCHEMAS_HELD_BYTES_MAX, "{}", compiled.bytes);
+        assert!((1..100).contains(&compiled.by_type.len()), "{}", compiled.by_type.len());
+        assert!(compiled.by_type.contains_key("type-99"));
+    }
+
+    #[test]
+    fn a_schema_is_compiled_again_when_it_changes() {
+        let held = HeldJobTypes::default();
+        let text = |text: &str| Arc::<str>::from(text);
+        let first = held.compiled("bill", &text("{}")).unwrap();
+        assert!(Arc::ptr_eq(&first, &held.compiled("bill", &text("{}")).unwrap()));
+        let second = held.compiled("bill", &text("false")).unwrap();
+        assert!(second.problem("1").is_some() && first.problem("1").is_none());
+        // One that this release cannot read is not checked.
+        assert!(held.compiled("bill", &text(r#"{"if": {}}"#)).is_none());
+        assert_eq!(held.compiled.lock().unwrap().by_type.len(), 1);
+    }
 }
