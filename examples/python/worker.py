@@ -2,7 +2,8 @@
 import contextlib, http.client, io, json, os, signal, ssl, sys, threading, time
 from urllib.request import Request, urlopen
 
-SERVER, CA = os.environ.get("PUNCTUAL_SERVER", "127.0.0.1:7070").rstrip("/"), os.environ.get("PUNCTUAL_TLS_CA")
+SERVER = os.environ.get("PUNCTUAL_SERVER", "127.0.0.1:7070").removeprefix("http://").rstrip("/")
+CA = os.environ.get("PUNCTUAL_TLS_CA")  # A file with CA certificates (PEM).
 API = f"{SERVER if '://' in SERVER else ('https://' if CA else 'http://') + SERVER}/api/v1/worker/"
 TLS = ssl.create_default_context(cafile=CA) if API.startswith("https:") else None
 TOKEN, NAME = os.environ.get("PUNCTUAL_TOKEN"), os.environ.get("WORKER_NAME", "python")

@@ -169,6 +169,15 @@ fn right_jwts_are_accepted_with_each_algorithm() {
 }
 
 #[test]
+fn a_foreign_issuer_is_known_without_keys() {
+    let signer = Signer::new();
+    let names_other = |jwt: &str| UnverifiedJwt::parse(jwt).unwrap().names_other_issuer(ISSUER);
+    assert!(names_other(&signer.with(json!({"iss": "https://other"}))));
+    assert!(names_other(&signer.with(json!({"iss": null}))));
+    assert!(!names_other(&signer.with(json!({}))));
+}
+
+#[test]
 fn forged_and_confused_jwts_are_refused() {
     let (signer, attacker) = (Signer::new(), Signer::new());
     let cases = [

@@ -137,6 +137,13 @@ fn a_created_token_is_told_to_programs_by_field_and_to_people_once() {
     assert!(said.contains("pt_") && said.contains("payload:read"), "{said}");
     assert!(told(&person).contains("not shown again"), "{}", told(&person));
     let id = token["token_id"].as_str().unwrap();
+    assert!(server.said(&["token", "show", "deploy"]).contains(id));
+    let unknown = server.cli(&["token", "show", "nobody"]);
+    assert!(told(&unknown).contains("punctual token list"), "{}", told(&unknown));
+    create(&server, "twice", &["--role", "viewer"]);
+    create(&server, "twice", &["--role", "viewer"]);
+    refused(&server.cli(&["token", "revoke", "twice"]), "2 tokens have the name twice");
+    assert_eq!(server.said(&["token", "revoke", "backup"]).matches("revoked token").count(), 1);
     for command in [&["token", "list"][..], &["token", "list", "-o", "json"], &["token", "show", id]] {
         let said = server.said(command);
         assert!(said.contains("deploy") && !said.contains("pt_"), "{said}");
@@ -194,6 +201,9 @@ fn users_are_added_changed_and_removed() {
     let user = json_of(&server.cli(&[&add[..], &["-o", "json"]].concat()));
     assert_eq!((&user["email"], &user["notification_channel"]), (&json!("ann@example.org"), &json!("slack")));
     refused(&server.cli(&add), "another user has the email address");
+    let channel = server.cli(&["user", "update", "ann@example.org", "--channel", "nonsense"]);
+    assert!(told(&channel).contains("there is no channel nonsense"), "{}", told(&channel));
+    assert!(server.said(&["channel", "list"]).contains("no channels"));
     let token = create(&server, "laptop", &["--user", "ann@example.org"]);
     assert_eq!((&token["user_id"], &token["role"]), (&user["user_id"], &json!("operator")));
     let list = |code: i32| {
@@ -226,6 +236,12 @@ fn a_login_is_stored_in_a_private_file_and_used() {
     let person = Person::new();
     let login = ["login", "--server", &server.address];
     refused(&person.piped(&login, "pt_admin_wrong\n"), "the token is unknown");
+    let missing = ["context", "add", "bad", "--server", "localhost:1", "--tls-ca", "/nonexistent.pem"];
+    let missing = person.cli(&missing);
+    assert_eq!(missing.status.code(), Some(2), "{}", told(&missing));
+    assert!(told(&missing).contains("--tls-ca /nonexistent.pem: No such file"), "{}", told(&missing));
+    let nowhere = person.cli(&["logout"]);
+    assert!(told(&nowhere).contains("--context NAME"), "{}", told(&nowhere));
     assert!(!person.file().exists(), "a wrong token is not stored");
     assert_eq!(person.piped(&login, "").status.code(), Some(2));
     let output = person.piped(&login, &format!("{}\n", secret(&token)));
@@ -236,6 +252,12 @@ fn a_login_is_stored_in_a_private_file_and_used() {
 
     let who = json_of(&person.cli(&["whoami", "-o", "json"]));
     assert_eq!((&who["context"], &who["name"]), (&json!(server.address), &json!("ann")));
+    let wrong = person.work().join("wrong");
+    std::fs::write(&wrong, "pt_admin_wrong\n").unwrap();
+    std::fs::set_permissions(&wrong, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let wrong = person.cli(&["whoami", "--token-file", "wrong"]);
+    refused(&wrong, &format!("unknown at http://{}", server.address));
+    refused(&wrong, &format!("its address from the context {}", server.address));
     assert!(person.cli(&["job", "list"]).status.success());
     let output = person.cli(&["logout"]);
     assert!(told(&output).contains(&format!("token revoke {}", token["token_id"].as_str().unwrap())));

@@ -73,6 +73,14 @@ async fn every_change_is_recorded_with_who_and_what() {
     assert_eq!(refused[0]["object"], format!("job {job}"));
     assert_eq!(entries(&server, &["--action", "queue.", "--limit", "1"]).len(), 1);
     assert_eq!(entries(&server, &["--object", "queue mail", "--since", "1h"]).len(), 2);
+    for about_the_job in [job.to_string(), "b".to_owned()] {
+        let found = entries(&server, &["--object", &about_the_job]);
+        assert!(found.iter().any(|entry| entry["action"] == "job.update"), "{about_the_job}: {found:?}");
+    }
+    let unknown = server.cli(&["audit", "--object", "nothing"]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("nothing is no object and no job"));
+    let reason = refused[0]["outcome"].as_str().unwrap();
+    assert!(server.said(&["audit", "--outcome", "refused"]).contains(reason), "{reason}");
     assert!(entries(&server, &["--until", "1h"]).is_empty());
     assert!(server.said(&["audit"]).contains("queue.pause"));
     let (status, _) = token.get("/api/v1/audit").await;

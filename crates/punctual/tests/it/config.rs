@@ -129,6 +129,25 @@ fn a_server_warns_of_secrets_that_others_can_read() {
 }
 
 #[test]
+fn logins_that_return_over_plain_http_are_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let warned = |url: &str| {
+        let text = format!(
+            "public_url = \"{url}\"\n[oidc]\nissuer = \"https://id.example.org\"\naudience = \"punctual\"\n"
+        );
+        std::fs::write(directory.path().join("punctual.toml"), text).unwrap();
+        let (code, stdout, stderr) = run(directory.path(), &["config", "check"]);
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        format!("{stdout}{stderr}").contains("is not encrypted")
+    };
+    assert!(warned("http://jobs.example.org") && warned("http://jobs.example.org:7070"));
+    for fine in ["https://jobs.example.org", "http://localhost:7070", "http://127.0.0.1:7070", "http://[::1]"]
+    {
+        assert!(!warned(fine), "{fine}");
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_file_and_line_and_nothing_is_started() {
     let directory = tempfile::tempdir().unwrap();
     let mistakes = "slotz = 4\nprefetch = \"many\"\n[client]\ntoken = \"pt_admin_secret\"\n";

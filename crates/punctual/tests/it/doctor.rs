@@ -216,3 +216,17 @@ fn people_get_a_table_with_what_to_do() {
     assert!(said.contains("!  data directory  there is no ./punctual-data yet\n"), "{said}");
     assert!(said.contains("→ `punctual serve` creates it"), "{said}");
 }
+
+#[test]
+fn a_check_that_was_not_made_is_not_good() {
+    let is_root = rustix::process::geteuid().is_root();
+    let user = if is_root { &["--worker-run-as", "nobody"][..] } else { &[] };
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let _server = Server::start_in(&data, &[&["--allow", "shell"], user].concat());
+    let (_, findings) = examine(&data, &[]);
+    assert_eq!(findings["commands"]["level"], "skipped", "{findings:?}");
+    if is_root {
+        assert_eq!(findings["user"]["level"], "skipped", "{findings:?}");
+    }
+}

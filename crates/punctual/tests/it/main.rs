@@ -72,6 +72,7 @@ mod jobs_as_code;
 mod keys;
 mod kill;
 mod lifecycle;
+mod limited_workers;
 mod limits;
 mod lists;
 mod load;

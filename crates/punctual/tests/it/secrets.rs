@@ -633,11 +633,9 @@ async fn a_lost_key_file_is_not_replaced_while_secrets_need_it() {
 async fn an_owner_with_a_star_does_not_become_a_pattern() {
     let server = Server::start();
     let operator = json!({"name": "ops", "role": "operator", "owner_id": "team-*"});
-    let operator = Principal::create(&server, operator).await;
-    let (status, problem) = operator.send(Method::PUT, "/api/v1/secrets/own", &json!({"value": VALUE})).await;
+    let (status, problem) = server.post("/api/v1/tokens", &operator.to_string()).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
-    assert_eq!(problem["errors"][0]["field"], "owners", "{problem}");
-    assert!(problem.to_string().contains("--owner"), "{problem}");
+    assert_eq!(problem["errors"][0]["field"], "owner_id", "{problem}");
 }
 
 #[tokio::test]

@@ -44,6 +44,15 @@ async fn a_recurring_job_of_a_user_runs_in_its_interval() {
 }
 
 #[tokio::test]
+async fn the_interval_of_any_job_is_in_iso_8601() {
+    let server = server();
+    let ann = Principal::submitter(&server, "ann").await;
+    ann.submit(json!({"name": "native", "job_type": "noop", "interval": "90s"})).await;
+    let (_, listed) = ann.get("/users/ann/jobs").await;
+    assert_eq!(listed["jobs"][0]["interval"], "PT1M30S", "{listed}");
+}
+
+#[tokio::test]
 async fn a_task_is_scheduled_until_its_retries_are_used_up() {
     let server = server();
     let hand = Hand::open(&server, "sync").await;
