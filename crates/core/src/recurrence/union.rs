@@ -261,7 +261,7 @@ mod tests {
         let minutely = union(vec![RecurrenceSpec::cron("* * * * *", 0); 16]).unwrap();
         let in_day = minutely.count_between(start.shifted(-1), at("2026-01-01T05:00:00Z"));
         assert_eq!(in_day, 301, "those at the same instant count once");
-        let until = at("9000-01-01T00:00:00Z");
+        let until = at("2046-01-01T00:00:00Z");
         let single = minutely.parts().next().unwrap().count_between(start, until);
         assert_eq!(minutely.count_between(start, until), 16 * single, "too many to compare");
         assert_eq!(minutely.nth_time_after(start, 16 * single - 1), Some(until));
