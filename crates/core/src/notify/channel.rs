@@ -203,6 +203,16 @@ impl Channel {
         ]
     }
 
+    /// Whether messages go to another place, or with another login, than those of `before`. Stored secrets that are sent
+    /// along must not follow them, because a caller who moves a channel may not know them.
+    pub fn is_moved_from(&self, before: &Channel) -> bool {
+        let place = |channel: &Channel| {
+            let Channel { url, host, port, tls, username, account_sid, .. } = channel.clone();
+            (url, host, port, tls, username, account_sid)
+        };
+        place(self) != place(before)
+    }
+
     /// Whether the plain text of a field must not be stored or shown.
     pub fn is_hidden(&self, field: &str) -> bool {
         field != "url" || self.kind.has_secret_url()
@@ -294,6 +304,11 @@ impl Channel {
             if line_problem(to).is_some() || !is_address {
                 refuse(&format!("to[{place}]"), "must be an address such as ops@example.org".to_owned());
             }
+        }
+        let is_local =
+            self.host.as_deref().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "::1"));
+        if self.tls == Some(MailTls::None) && self.password.is_some() && !is_local {
+            refuse("tls", "must be starttls or tls, because a password is sent".to_owned());
         }
         if self.kind == ChannelType::Email && self.password.is_some() != self.username.is_some() {
             refuse("password", "needs username, and username needs password".to_owned());

@@ -1,12 +1,13 @@
 //! Notifications: channels, rules, silences, alerts and deliveries. No use case returns a secret value.
 
 use super::uses::UsedThing;
-use super::{Removal, UseCase, UseCaseError, UseCases};
+use super::{Forbidden, Removal, UseCase, UseCaseError, UseCases};
 use crate::NotificationConfig;
 use crate::notify::{
     DONE, InDocument, NOT_FOR_CHANNELS, PENDING, STOPPED, StoredAs, add, all, bound_to, is_usable,
     message_of, read, read_channel, read_delivery, remove, replace, resolved,
 };
+use punctual_core::access::Permission;
 use punctual_core::job::{InvalidField, JobSpec};
 use punctual_core::limits;
 use punctual_core::names::path_name_problem;
@@ -72,6 +73,30 @@ pub struct NotificationsView {
     pub alerts: usize,
 }
 
+/// Keeps the secrets that the caller left out: they are never returned, so a caller cannot repeat them. A moved channel
+/// would send them elsewhere, so they must be given again. A signature does not reveal its key.
+fn keep_secrets(channel: &mut Channel, before: &Channel) -> Vec<InvalidField> {
+    if before.kind != channel.kind {
+        return vec![];
+    }
+    if channel.url.is_none() && before.kind.has_secret_url() {
+        channel.url.clone_from(&before.url);
+    }
+    let is_moved = channel.is_moved_from(before);
+    let mut problems = vec![];
+    for ((field, value), (_, kept)) in channel.secrets_mut().into_iter().zip(before.secrets()) {
+        if value.is_some() || kept.is_none() || field == "url" {
+            continue;
+        }
+        if is_moved && field != "secret" {
+            let fix = "must be given again, because messages go to another place or with another login";
+            problems.push(InvalidField::new(field, fix));
+        }
+        *value = kept.cloned();
+    }
+    problems
+}
+
 impl UseCases {
     /// All channels by name. Those of the configuration file are on the first page.
     pub async fn channels(
@@ -129,19 +154,17 @@ impl UseCases {
             }
             let mut channel = given.clone();
             channel.owner = self.caller.grant.owner.clone();
+            let mut problems = vec![];
             if let Some(StoredAs { value: before, .. }) = &stored {
                 channel.created_at = before.created_at;
-                // Secrets are never returned, so a caller cannot repeat them.
-                if before.kind == channel.kind {
-                    for ((field, value), (_, kept)) in channel.secrets_mut().into_iter().zip(before.secrets())
-                    {
-                        if value.is_none() && (field != "url" || before.kind.has_secret_url()) {
-                            *value = kept.cloned();
-                        }
-                    }
-                }
+                problems = keep_secrets(&mut channel, before);
             }
-            let mut problems = channel.problems(name);
+            let has_logs =
+                channel.include_logs || stored.as_ref().is_some_and(|stored| stored.value.include_logs);
+            self.check_logs(has_logs)?;
+            if problems.is_empty() {
+                problems = channel.problems(name);
+            }
             if let Some(config) = self.notification_config() {
                 problems.extend(config.notifier.problems(&channel));
             }
@@ -163,6 +186,11 @@ impl UseCases {
             }
         }
         Err(UseCaseError::Busy)
+    }
+
+    /// Messages with lines of logs show data of jobs.
+    fn check_logs(&self, has_logs: bool) -> Result<(), Forbidden> {
+        if has_logs { self.caller.check_permission(Permission::PayloadRead) } else { Ok(()) }
     }
 
     /// Removes a channel. One in use stays, unless the removal is forced.
@@ -236,6 +264,12 @@ impl UseCases {
         let object = format!("rule {name}");
         self.permit_on(UseCase::SetNotificationRule, &object)?;
         let mut problems = rule.problems(name);
+        for channel in rule.channels.iter().chain(rule.escalate.iter().map(|escalate| &escalate.to)) {
+            if path_name_problem(channel).is_none() {
+                let stored = read_channel(&self.engine.context, channel).await?;
+                self.check_logs(stored.is_some_and(|stored| stored.value.include_logs))?;
+            }
+        }
         for (place, channel) in rule.channels.iter().enumerate() {
             problems.extend(self.channel_problem(&format!("channels[{place}]"), channel).await?);
         }

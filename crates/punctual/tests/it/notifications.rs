@@ -148,6 +148,80 @@ async fn secrets_of_channels_are_neither_returned_nor_stored_in_plain_text() {
 }
 
 #[tokio::test]
+async fn a_moved_channel_does_not_take_its_secrets_along() {
+    let server = server();
+    let mail = json!({"type": "email", "host": "mail.example.org", "from": "a@example.org", "to": ["b@example.org"],
+        "username": "punctual", "password": "very-secret"});
+    let page = json!({"type": "opsgenie", "api_key": "very-secret"});
+    for (name, channel) in [("mail", &mail), ("page", &page)] {
+        let (status, body) = put(&server, &format!("/channels/{name}"), channel.clone()).await;
+        assert_eq!(status, StatusCode::CREATED, "{body}");
+    }
+    let moved = |channel: &Value, field: &str, value: Value, secret: &str| {
+        let mut channel = channel.clone();
+        channel[field] = value;
+        channel.as_object_mut().unwrap().remove(secret);
+        channel
+    };
+    for (name, channel, field) in [
+        ("mail", moved(&mail, "host", json!("mail.example.com"), "password"), "password"),
+        ("mail", moved(&mail, "port", json!(2525), "password"), "password"),
+        ("mail", moved(&mail, "username", json!("another"), "password"), "password"),
+        ("page", moved(&page, "url", json!("https://example.com"), "api_key"), "api_key"),
+        ("mail", moved(&mail, "tls", json!("none"), ""), "tls"),
+    ] {
+        let (status, body) = put(&server, &format!("/channels/{name}"), channel).await;
+        assert_eq!(
+            (status, &body["errors"][0]["field"]),
+            (StatusCode::UNPROCESSABLE_ENTITY, &json!(field)),
+            "{body}"
+        );
+    }
+    // It stays where nothing else changes, and can be given again.
+    let (status, body) =
+        put(&server, "/channels/mail", moved(&mail, "to", json!(["c@example.org"]), "password")).await;
+    assert_eq!((status, &body["hidden"]), (StatusCode::OK, &json!(["password"])), "{body}");
+    let (status, body) =
+        put(&server, "/channels/mail", moved(&mail, "host", json!("mail.example.com"), "")).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+}
+
+#[tokio::test]
+async fn logs_in_messages_need_the_permission_to_read_them() {
+    let server = server();
+    let chat =
+        |logs: bool| json!({"type": "slack", "url": "https://chat.example.org/x", "include_logs": logs});
+    let (status, body) = put(&server, "/channels/logs", chat(true)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let made = server.said(&[
+        "token",
+        "create",
+        "spy",
+        "--role",
+        "viewer",
+        "--permission",
+        "notifications:write",
+        "-o",
+        "json",
+    ]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let token = made["secret"].as_str().unwrap();
+    let rule = |channel: &str| json!({"events": ["failed"], "channels": [channel]});
+    for (path, body, expected) in [
+        ("/channels/spy", chat(true), StatusCode::FORBIDDEN),
+        ("/channels/logs", chat(false), StatusCode::FORBIDDEN),
+        ("/notifications/rules/spy", rule("logs"), StatusCode::FORBIDDEN),
+        ("/channels/spy", chat(false), StatusCode::CREATED),
+        ("/notifications/rules/spy", rule("spy"), StatusCode::CREATED),
+    ] {
+        let request = server.anonymous(Method::PUT, &format!("/api/v1{path}")).bearer_auth(token).json(&body);
+        let (status, answer) = answer(request).await;
+        assert_eq!(status, expected, "{path}: {answer}");
+        assert!(status.is_success() || answer.to_string().contains("payload:read"), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_receiver_that_was_away_gets_its_messages_and_others_do_not_wait() {
     let server = server();
     let away: SocketAddr = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
