@@ -101,7 +101,7 @@ pub const DELIVERY_RETRY_MAX: Duration = Duration::from_secs(3_600);
 pub const DELIVERY_TRIED_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Attempts in a row without an outcome, because the process ended during each. Then the delivery is given up: the
 /// message may be the cause.
-pub const DELIVERY_UNFINISHED_MAX: u32 = 5;
+pub const DELIVERY_UNFINISHED_MAX: u32 = 20;
 /// How long deliveries are listed after they were sent or given up.
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// How often the outbound heartbeat is sent.

@@ -40,7 +40,7 @@ pub(super) fn problem(template: &str) -> Option<String> {
     if let Some(problem) = size_problem(template) {
         return Some(problem);
     }
-    let parsed = parse(template, "template", SyntaxConfig::default(), WhitespaceConfig::default());
+    let parsed = parse(template, "template", SyntaxConfig, WhitespaceConfig::default());
     match parsed.map(|root| statement_problem(&root)) {
         Ok(Some(part)) => Some(format!(
             "uses {part}, which templates of channels do not have; they have {{{{ … }}}}, {{% if %}} and {{% for %}}, \
@@ -77,7 +77,7 @@ fn rendered(template: &str, message: &OutgoingMessage) -> Result<String, String>
         count => message.count,
         logs => &message.logs,
     };
-    template.render_to_write(context, &mut text).map_err(|error| error.to_string())?;
+    template.render_captured_to(context, &mut text).map_err(|error| error.to_string())?;
     String::from_utf8(text.0).map_err(|error| error.to_string())
 }
 
@@ -144,7 +144,7 @@ fn replaced(text: &str, from: &str, to: &str) -> Result<String, Error> {
 /// Statements and expressions nest by their length, and the parser is recursive.
 fn size_problem(template: &str) -> Option<String> {
     let (mut tags, mut tokens) = (0, 0);
-    for token in tokenize(template, false, SyntaxConfig::default(), WhitespaceConfig::default()) {
+    for token in tokenize(template, false, SyntaxConfig, WhitespaceConfig::default()) {
         match token {
             Ok((Token::BlockStart, _)) => (tags, tokens) = (tags + 1, 0),
             Ok((Token::VariableStart | Token::TemplateData(_), _)) => tokens = 0,
