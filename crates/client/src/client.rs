@@ -578,7 +578,9 @@ impl Client {
             let (detail, server) = (problem.detail.unwrap_or_default(), &self.server);
             // A context may name both.
             let named = self.server_origin.as_ref().filter(|named| *named != origin);
-            let named = named.map(|named| format!(", and its address from {named}")).unwrap_or_default();
+            let named = named
+                .map(|named| format!(", and the address of the server from {named}"))
+                .unwrap_or_default();
             let told = format!("{detail} at {server} (the token came from {origin}{named})");
             problem.detail = Some(told.trim_start().to_owned());
         }

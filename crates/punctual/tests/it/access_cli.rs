@@ -257,7 +257,7 @@ fn a_login_is_stored_in_a_private_file_and_used() {
     std::fs::set_permissions(&wrong, std::fs::Permissions::from_mode(0o600)).unwrap();
     let wrong = person.cli(&["whoami", "--token-file", "wrong"]);
     refused(&wrong, &format!("unknown at http://{}", server.address));
-    refused(&wrong, &format!("its address from the context {}", server.address));
+    refused(&wrong, &format!("the address of the server from the context {}", server.address));
     assert!(person.cli(&["job", "list"]).status.success());
     let output = person.cli(&["logout"]);
     assert!(told(&output).contains(&format!("token revoke {}", token["token_id"].as_str().unwrap())));
