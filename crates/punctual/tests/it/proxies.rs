@@ -102,7 +102,8 @@ async fn the_dashboard_works_below_a_path_of_any_proxy() {
         let deep = deep.as_str().expect("an address");
         assert!(deep.starts_with(&format!("{root}ui/jobs/")), "{kind}: {deep}");
         chromium.open(deep);
-        find(&mut chromium, "h2:has-text('In detail')");
+        find(&mut chromium, "h1:has-text('behind a proxy')");
+        find(&mut chromium, ".tabs a[aria-current]:has-text('Why')");
         // Everything came from the proxy.
         let others = "performance.getEntriesByType('resource').filter((one) => !one.name.startsWith(location.origin + '/tools/jobs/')).length";
         assert_eq!(chromium.evaluate(others), 0, "{kind}");
