@@ -195,6 +195,16 @@ impl UseCases {
             if let Some(grant) = self.grant_of(&stored).await? {
                 self.check_grantable(UseCase::RotateToken, &object, &grant)?;
             }
+            // A token has one old secret at most. A second rotation would end the first one before its time.
+            if let Some(older) = stored.about.replaced.as_ref().filter(|older| older.until > self.now())
+                && !overlap.is_zero()
+            {
+                let fix = format!(
+                    "must be 0s, which ends all old secrets at once: the one before the last rotation works until {}",
+                    older.until
+                );
+                return Err(UseCaseError::invalid("overlap", fix));
+            }
             let until = self.now().plus(overlap);
             let old = ReplacedSecret { secret_sha256: stored.secret_sha256, until };
             let about = TokenAbout { replaced: (!overlap.is_zero()).then_some(old), ..stored.about.clone() };

@@ -183,6 +183,9 @@ async fn tokens_expire_rotate_and_are_revoked() {
     let second = rotate(&[]);
     assert!(second["old_secret_until"].is_string() && second["token_id"] == id, "{second}");
     assert!(who(secret(&token)).status.success() && who(secret(&second)).status.success());
+    // A second overlap would end the first secret before its time.
+    refused(&server.cli(&["token", "rotate", id]), "must be 0s");
+    assert!(who(secret(&token)).status.success() && who(secret(&second)).status.success());
     let third = rotate(&["--overlap", "0s"]);
     for old in [&token, &second] {
         refused(&who(secret(old)), "the token is unknown");

@@ -130,7 +130,7 @@ fn wrong_counters_are_found() {
             "a lane whose counters",
         ),
         ("UPDATE job_tally SET completed = completed + 1, active = active - 1", "job counters that differ"),
-        ("UPDATE job_tally SET dead_letters = 1", "a count of dead letters"),
+        ("UPDATE job_tally SET dead_letters = 1", "a dead letter counter that differs"),
         ("DELETE FROM job_tally", "missing job counters"),
         ("UPDATE jobs SET mark = 1", "marked as sole"),
     ];
