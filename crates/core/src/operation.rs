@@ -72,7 +72,7 @@ pub enum OperationStatus {
     Running,
     /// Everything that matched was acted on or refused.
     Completed,
-    /// A user has stopped it. What was done stays done.
+    /// A user has stopped it. Completed steps are not undone.
     Cancelled,
     /// It cannot go on, because its token or user has lost the right to.
     Failed,

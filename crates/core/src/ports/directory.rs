@@ -149,7 +149,7 @@ pub enum DocumentStep {
 
 impl DocumentStep {
     /// What becomes of a list of changes with these steps: `None` if all of them are to be made. A caller that got no
-    /// reply repeats its call, and is told that it is done.
+    /// reply repeats its call, and the store answers that it is done.
     pub fn outcome(steps: &[DocumentStep]) -> Option<DirectoryOutcome> {
         let refused = steps.iter().find_map(|step| match step {
             DocumentStep::Refused(outcome) => Some(outcome.clone()),

@@ -482,7 +482,7 @@ impl ScheduleState {
         Some(ScheduleState { due_at: Some(due_at), replay, schedule, ..self })
     }
 
-    /// The state as far as users are told when it fires next: occurrences that a calendar excludes do not count.
+    /// The state that users see as the next fire: occurrences that a calendar excludes do not count.
     #[must_use]
     pub fn next_allowed(mut self, calendars: &NamedCalendars) -> ScheduleState {
         let Schedule::Recurring(recurring) = &self.schedule else { return self };

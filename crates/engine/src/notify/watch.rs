@@ -21,7 +21,7 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Occurrences that are looked up one by one. Of more, only the number is told.
+/// Occurrences that are looked up one by one. A message names only the number of further ones.
 const OCCURRENCES_MAX: usize = 50;
 /// Skipped ranges that are read.
 const SKIPPED_MAX: usize = 10;

@@ -210,7 +210,7 @@ impl UseCases {
         Ok(views)
     }
 
-    /// Stops an operation after its current step. What was done stays done.
+    /// Stops an operation after its current step. Completed steps are not undone.
     pub async fn cancel_operation(&self, id: OperationId) -> Result<OperationView, UseCaseError> {
         let object = format!("operation {id}");
         self.permit_on(UseCase::CancelBulk, &object)?;

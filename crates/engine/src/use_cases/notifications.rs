@@ -456,7 +456,7 @@ impl UseCases {
             let (kind, name) = STOPPED;
             let removed = DocumentChange::Remove { kind, name: name.to_owned(), version: stored.version };
             let entry = self.audited(UseCase::ResumeNotifications, "notifications");
-            // Nothing that happened before is told.
+            // Events from before are not sent.
             self.engine.context.begin_notifying().await?;
             self.store().change_directory(DirectoryChange::Documents(vec![removed]), entry).await?;
         }

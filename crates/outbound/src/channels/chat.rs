@@ -32,7 +32,7 @@ pub(super) fn request(message: &OutgoingMessage) -> ChannelRequest {
                 }],
             })
         }
-        // Nobody is mentioned, whatever a job is called.
+        // The name of a job cannot mention a person.
         ChannelType::Discord => {
             json!({"content": cut(&text, DISCORD_CHARS_MAX), "allowed_mentions": {"parse": []}})
         }
