@@ -1,4 +1,4 @@
-// Alerts: what is wrong now, who is told, what is silenced, and what was sent.
+// Alerts: current problems, recipients, silences, and what was sent.
 
 import { html, signal, useEffect } from '../lib.js';
 import { get, part, post, put, readUntil, remove } from '../api.js';
@@ -49,7 +49,7 @@ function Alerts() {
     { id: 'text', label: 'What happened', cell: (alert) => html`<span class="cut" title=${alert.explanation}>${alert.explanation}</span>` },
     { id: 'since', label: 'Since', cell: (alert) => html`<${Time} at=${alert.since} style="relative"/>` },
     { id: 'count', label: 'Times', num: true, cell: (alert) => alert.count },
-    { id: 'channels', label: 'Told', cell: (alert) => html`<span class="cut muted">${alert.channels.join(', ') || 'nobody'}</span>` },
+    { id: 'channels', label: 'Notified', cell: (alert) => html`<span class="cut muted">${alert.channels.join(', ') || 'nobody'}</span>` },
     { id: 'actions', label: '', cell: (alert) => isAllowed() && alert.state !== 'acknowledged' && html`<${Button} small onClick=${() => acknowledge(alert)}>Acknowledge</${Button}>` },
   ];
   return html`<${Card} flush><${Table} label="Alerts" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(alert) => alert.alert_id} empty=${html`<${Empty} icon="check" title="No alert is firing">${failing.data?.items.length ? html`But ${count(failing.data.items.length)}${failing.data.isAll ? '' : ' or more'} ${failing.data.items.length === 1 ? 'job is' : 'jobs are'} failing: <a href="jobs?failing=true">show ${failing.data.items.length === 1 ? 'it' : 'them'}</a>.` : ''}</${Empty}>`}/></${Card}>`;
@@ -72,7 +72,7 @@ function Rules() {
     if (await attempt(() => put(`notifications/rules/${part(name)}`, { ...kept, events: list(answer.events), channels: list(answer.channels), match: selectorFrom(answer) }), `Saved ${name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
   useOffer(edit);
-  const drop = async (rule) => { if (await ask({ title: `Remove rule ${rule.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Nobody is told because of it any more.</p>` }) !== undefined && await attempt(() => remove(`notifications/rules/${part(rule.name)}`), `Removed ${rule.name}`) !== undefined) { pages.reload(); changes.value += 1; } };
+  const drop = async (rule) => { if (await ask({ title: `Remove rule ${rule.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">It sends no more notifications.</p>` }) !== undefined && await attempt(() => remove(`notifications/rules/${part(rule.name)}`), `Removed ${rule.name}`) !== undefined) { pages.reload(); changes.value += 1; } };
   const columns = [
     { id: 'name', label: 'Rule', cell: (rule) => html`<strong class="cut"><${Name}>${rule.name}</${Name}></strong>` },
     { id: 'state', label: 'State', cell: (rule) => rule.disabled ? html`<span class="status">disabled</span>` : html`<span class="status ok">enabled</span>` },
@@ -107,7 +107,7 @@ function Channels() {
 function Silences() {
   const pages = usePages('notifications/silences', {}, { limit: 200 });
   const add = async () => {
-    const answer = await ask({ title: 'New silence', action: 'Save', wide: true, body: html`<p class="muted">Nobody is told about these jobs meanwhile. Alerts are still listed.</p><div class="form"><${Field} label="For" hint="Such as 2h"><input name="duration" required value="2h"/></${Field}><${Field} label="Reason"><input name="reason"/></${Field}>${selectorFields()}</div>` });
+    const answer = await ask({ title: 'New silence', action: 'Save', wide: true, body: html`<p class="muted">No notifications about these jobs are sent. Alerts are still listed.</p><div class="form"><${Field} label="For" hint="Such as 2h"><input name="duration" required value="2h"/></${Field}><${Field} label="Reason"><input name="reason"/></${Field}>${selectorFields()}</div>` });
     if (answer && await attempt(() => post('notifications/silences', { duration: answer.duration, ...(answer.reason.trim() ? { reason: answer.reason.trim() } : {}), match: selectorFrom(answer) }), 'Silenced') !== undefined) pages.reload();
   };
   const end = async (silence) => { if (await attempt(() => remove(`notifications/silences/${part(silence.silence_id)}`), 'The silence is over') !== undefined) pages.reload(); };

@@ -12,7 +12,7 @@ const share = (one) => Number(one.matched) ? Math.min(100, 100 * (Number(one.don
 const Progress = ({ one }) => html`<span class="row tight" style=${{ flexWrap: 'nowrap' }}><progress max="100" value=${one.status === 'COMPLETED' ? 100 : share(one)} aria-label="Progress" style=${{ width: '120px' }}></progress><span class="small nowrap">${count(one.done)} of ${one.matched_is_exact ? '' : 'at least '}${count(one.matched)}</span></span>`;
 
 async function stop(one, after) {
-  const answer = await ask({ title: 'Stop this operation?', danger: true, action: 'Stop', body: html`<p class="muted">It stops after its current step. What it has done stays done.</p>` });
+  const answer = await ask({ title: 'Stop this operation?', danger: true, action: 'Stop', body: html`<p class="muted">It stops after its current step. Changes already made are kept.</p>` });
   if (answer !== undefined && await attempt(() => post(`bulk/${part(one.operation_id)}/cancel`), 'Stopping') !== undefined) after();
 }
 

@@ -71,7 +71,7 @@ fn binary(root: &Path) -> PathBuf {
 }
 
 fn build(root: &Path) -> Result<()> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(["build", "--package", "punctual"]).current_dir(root);
     if !command.status().context("start cargo build")?.success() {
         bail!("the server cannot be built");

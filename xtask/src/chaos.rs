@@ -33,7 +33,7 @@ pub fn short(root: &Path) -> Result<bool> {
 }
 
 fn build(root: &Path, what: &[&str]) -> Result<()> {
-    let mut build = Command::new(test::cargo());
+    let mut build = test::cargo();
     build.arg("build").args(what).current_dir(root);
     tools::succeed(&mut build)
 }

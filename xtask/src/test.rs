@@ -3,7 +3,6 @@
 use crate::services::{RunningServers, Service};
 use crate::{api, chaos, check, dashboard_types, tools};
 use anyhow::{Context, Result};
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -139,8 +138,23 @@ fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<Strin
 }
 
 /// The cargo that started this process, so that a selected toolchain stays selected.
-pub fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    remove_package_variables(&mut command);
+    command
+}
+
+/// Removes what `cargo run` has set about this package. `ring` is compiled again whenever one of them has changed since the
+/// last build, and with it most of the workspace.
+pub fn remove_package_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
 }
 
 impl Step {
@@ -196,7 +210,7 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> R
 }
 
 fn cargo_command(root: &Path, arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(arguments).current_dir(root).env("PATH", tools::search_path(root)?);
     Ok(command)
 }

@@ -63,7 +63,7 @@ fn runs(command: &mut Command) -> bool {
 /// Whether tests can run with nextest, installed or built here.
 pub fn has_nextest(root: &Path) -> Result<bool> {
     let path = search_path(root)?;
-    Ok(runs(Command::new(crate::test::cargo()).args(["nextest", "--version"]).env("PATH", path)))
+    Ok(runs(crate::test::cargo().args(["nextest", "--version"]).env("PATH", path)))
 }
 
 fn install_nextest(root: &Path) -> Result<()> {
@@ -71,7 +71,7 @@ fn install_nextest(root: &Path) -> Result<()> {
         return Ok(());
     }
     println!("nextest is not installed; building it once into the build directory");
-    let mut install = Command::new(crate::test::cargo());
+    let mut install = crate::test::cargo();
     install.args(["install", "--quiet", "--locked", "cargo-nextest", "--root"]).arg(nextest_folder(root));
     succeed(&mut install).context("nextest cannot be built, tests run with `cargo test`")
 }

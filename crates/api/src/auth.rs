@@ -363,7 +363,7 @@ impl Credential {
         }
     }
 
-    /// Whom it belongs to although it may be refused; `None` if nobody knows. A token is looked up whether its id
+    /// The principal that it names, even if it is refused; `None` if it names none. A token is looked up whether its id
     /// is known or not, so that the time taken does not tell.
     pub async fn principal(&self, api: &Api) -> Option<RefusedPrincipal> {
         match self {

@@ -105,7 +105,7 @@ pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, Vec<Inval
     Err(problems)
 }
 
-/// The schedule as far as it can be told. What cannot is added to the problems.
+/// The schedule, as far as the fields are valid. Invalid fields are added to the problems.
 fn planned(job: &SubmitJob, basis: Basis<'_>, problems: &mut Vec<InvalidField>) -> Schedule {
     let rule = match &job.schedules {
         Some(parts) => Some(union(job, parts, basis, problems)),

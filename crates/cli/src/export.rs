@@ -95,7 +95,7 @@ pub async fn run(args: ExportArgs) -> anyhow::Result<Exit> {
     let paused = jobs.iter().filter(|job| job.status == JobStatus::Paused).count();
     if paused > 0 {
         tell(&format!(
-            "note: {paused} of the jobs are paused, which a file cannot say: applied anew they are active"
+            "note: {paused} of the jobs are paused, which a file cannot express: after `apply` they are active"
         ));
     }
     let mut file = exported(&jobs, &me)?;
@@ -158,7 +158,7 @@ fn exported(jobs: &[JobBody], me: &MeBody) -> anyhow::Result<ExportedFile> {
         let mut tags = job.tags.clone();
         tags.retain(|tag| managed_by.is_none() || !tag.starts_with(LABEL));
         fields.set_to("tags", &tags)?;
-        // Ids are new where the file is applied anew.
+        // Jobs get new ids where the file is applied.
         let parents = job.depends_on.iter().map(ToString::to_string).map(|id| match names.get(&id) {
             Some(parent) if parent.owner_id == job.owner_id => parent.name.clone(),
             _ => id,

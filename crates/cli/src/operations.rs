@@ -15,7 +15,7 @@ pub enum OperationsCommand {
     List(ListArgs),
     /// Show the progress of an operation, and what it was refused
     Show(OperationArgs),
-    /// Stop an operation after its current step; what was done stays done
+    /// Stop an operation after its current step; changes already made are kept
     Cancel(OperationArgs),
 }
 

@@ -115,7 +115,7 @@ impl DataDir {
         self.path.join(ADDRESS_FILE)
     }
 
-    /// Creates the directory, with access for its owner only, and checks whether it can be written and nobody else
+    /// Creates the directory, with access for its owner only, and checks whether it can be written and no other user
     /// can. A full disk does not prevent the start: the store still has its data.
     pub fn prepare(&self) -> Result<(), CliError> {
         prepare(&self.path).map_err(|error| {

@@ -24,7 +24,7 @@ const SECRET_NAMES: [&str; 4] = ["PASSWORD", "TOKEN", "SECRET", "KEY"];
 const SECRET_FLAGS: [&str; 3] = ["--store-password", "--secrets-key", "--token"];
 /// Names the process and its descriptor of the pipe. A child process that inherits it has another number.
 pub(crate) const VARIABLE: &str = "PUNCTUAL_HANDOVER";
-/// Bytes that fit into a pipe that nobody reads yet.
+/// Bytes that fit into a pipe that has no reader yet.
 const BYTES_MAX: usize = 64 * 1024;
 /// What a secret in an argument is replaced with.
 const REMOVED: &str = "***";

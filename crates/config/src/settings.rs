@@ -526,7 +526,7 @@ settings! {
             "A long window sends fewer messages, and sends them later.";
         /// How often a notification about a lasting problem is repeated until it is acknowledged or resolved
         repeat: Length<{60 * SECOND}, {30 * 24 * HOUR}> = "notify.repeat", is("4h"),
-            "A recurring job that fails each minute is told of once in this time.";
+            "A recurring job that fails each minute causes one notification in this time.";
         /// Channels that requests cannot change, as tables [[notify.channels]] of the configuration file
         channels: Vec<ConfiguredChannel> = "notify.channels", is(""),
             "The fields are those of `POST /api/v1/channels`. A secret value is in a file of its own, such as url_file = \"slack-url\", or is a reference such as url = { \"$secret\" = \"slack-url\" }.";

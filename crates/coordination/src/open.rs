@@ -4,7 +4,7 @@
 use crate::options::CoordinationOptions;
 use crate::store::StoreCoordination;
 use punctual_core::ports::{Clock, Coordination, MembershipTable};
-use std::path::PathBuf;
+use punctual_tls::TlsFileError;
 use std::sync::Arc;
 
 /// The dependencies of coordination through the store. The other adapters do not use them.
@@ -15,8 +15,8 @@ pub struct StoreSide {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CoordinationOpenError {
-    #[error("the certificates in {path} cannot be used: {reason}")]
-    Certificates { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Certificates(#[from] TlsFileError),
     #[error("{0}")]
     Options(String),
 }

@@ -493,7 +493,7 @@ impl LoadedJob {
             {
                 old.under(job, now).continued(new)?
             }
-            _ => self.started_anew(job, now)?,
+            _ => self.restarted(job, now)?,
         };
         let is_spent = match &state.schedule {
             Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| state.fired >= max),
@@ -503,7 +503,7 @@ impl LoadedJob {
         (!is_spent).then_some(ScheduleState { due_at, ..state })
     }
 
-    fn started_anew(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
+    fn restarted(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
             None => (1, self.job.fired),

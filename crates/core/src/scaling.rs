@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(told(&trigger, (0..60).map(|_| load(101, 0, 1, 0))), [5, 25, 45]);
         assert_eq!(told(&trigger, (0..60).map(|_| load(100, 0, 1, 0))), [0; 0]);
         let with_a_break = (0..60).map(|second| load(if second % 5 == 0 { 0 } else { 500 }, 0, 1, 0));
-        assert_eq!(told(&trigger, with_a_break), [0; 0], "a break begins anew");
+        assert_eq!(told(&trigger, with_a_break), [0; 0], "a break starts the count again");
     }
 
     #[test]

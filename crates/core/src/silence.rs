@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten_and_begins_anew() {
+    fn a_member_that_left_is_forgotten() {
         let mut watch = Watch::default();
         watch.observe(at(0), read(&[("a", 5), ("b", 1)]));
         watch.observe(at(1), read(&[("b", 1)]));

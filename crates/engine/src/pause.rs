@@ -28,7 +28,7 @@ impl LookPause {
     }
 
     /// There may be work although none was found.
-    pub(crate) fn start_anew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.pause = self.least;
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             pauses.push(pause.within(most).as_millis());
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 500, 500]);
-        pause.start_anew();
+        pause.reset();
         assert_eq!(pause.within(most), limits::LOOK_PAUSE_MIN);
     }
 

@@ -427,7 +427,7 @@ mod tests {
         let (poll_registry, _answer) = idle(5);
         let _ = poll_registry.unchecked().now_or_never();
         poll_registry.wake_all();
-        assert!(poll_registry.unchecked().now_or_never().is_some(), "nobody was told");
+        assert!(poll_registry.unchecked().now_or_never().is_some(), "no poll was woken");
         assert_eq!(poll_registry.take_unchecked().len(), 1);
     }
 

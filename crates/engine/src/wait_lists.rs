@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(lines.take(at(1)), [line("a")]);
         lines.moved(&[line("a")], &Admitted::default());
         lines.follow(&CommitEffects { freed: vec![line("a")], ..CommitEffects::default() });
-        assert_eq!(lines.take(at(1)), [], "nobody waits any more");
+        assert_eq!(lines.take(at(1)), [], "the wait list is empty");
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub fn cipher(
     Ok(cipher)
 }
 
-/// Refuses to encrypt payloads without a key, before anything is created. Other problems with keys are told once the
+/// Refuses to encrypt payloads without a key, before anything is created. Other problems with keys are reported once the
 /// directory is known to be usable.
 pub fn check_encryption(
     store: &StoreSettings,

@@ -11,10 +11,9 @@ mod guard;
 pub use connect::{Connector, HttpClient, client};
 pub use guard::{AddressGuard, Allow, ParseAllowError, RefusedAddress};
 
+use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
-use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
@@ -22,13 +21,11 @@ pub enum OutboundError {
     NoCertificate,
     #[error("not a certificate in PEM: {0}")]
     BadCertificate(String),
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
 }
 
 /// TLS with the well-known authorities, and these in PEM.
 pub fn tls_config(more_roots_pem: &[u8]) -> Result<ClientConfig, OutboundError> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut roots = punctual_tls::public_roots();
     let well_known = roots.len();
     for certificate in CertificateDer::pem_slice_iter(more_roots_pem) {
         let bad = |error: &dyn std::fmt::Display| OutboundError::BadCertificate(error.to_string());
@@ -38,11 +35,7 @@ pub fn tls_config(more_roots_pem: &[u8]) -> Result<ClientConfig, OutboundError> 
     if !more_roots_pem.is_empty() && roots.len() == well_known {
         return Err(OutboundError::NoCertificate);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(OutboundError::Tls)?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    Ok(punctual_tls::trusting(roots).with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! queues are bounded: the broker drops their oldest messages when a process does not read. Messages need no
 //! acknowledgement; publishing waits for the broker's confirmation.
 
-use crate::options::{BrokerOptions, SettingNames};
+use crate::amqp_tls;
+use crate::options::{BrokerOpenError, BrokerOptions, SettingNames};
 use crate::transport::{BrokerSubscription, BrokerTransport};
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -18,6 +19,8 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer
 use punctual_core::limits::READY_MESSAGES_MERGED_MAX;
 use punctual_core::ports::ReadyQueueError;
 use punctual_core::service_url::advice;
+use rustls::ClientConfig;
+use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The virtual host and the user of a RabbitMQ that was just installed.
@@ -35,6 +38,7 @@ pub(crate) struct AmqpTransport {
 /// The configured servers.
 pub(crate) struct AmqpHosts {
     options: BrokerOptions,
+    tls: Option<Arc<ClientConfig>>,
     /// The permissions that the user needs, for error messages.
     needs: String,
     /// For messages.
@@ -54,13 +58,13 @@ struct AmqpSubscription {
 }
 
 impl AmqpTransport {
-    pub fn new(options: &BrokerOptions) -> Self {
+    pub fn new(options: &BrokerOptions) -> Result<Self, BrokerOpenError> {
         let exchange = format!("{}.ready", options.prefix);
-        AmqpTransport {
-            hosts: AmqpHosts::new(options, exchange.clone()),
+        Ok(AmqpTransport {
+            hosts: AmqpHosts::new(options, exchange.clone())?,
             exchange: exchange.into(),
             publisher: Mutex::default(),
-        }
+        })
     }
 
     /// A channel, after the exchange exists.
@@ -91,8 +95,9 @@ impl AmqpTransport {
 }
 
 impl AmqpHosts {
-    pub fn new(options: &BrokerOptions, needs: String) -> Self {
-        AmqpHosts { address: options.address(), options: options.clone(), needs }
+    pub fn new(options: &BrokerOptions, needs: String) -> Result<Self, BrokerOpenError> {
+        let tls = options.tls.as_ref().map(punctual_tls::client_config).transpose()?.map(Arc::new);
+        Ok(AmqpHosts { address: options.address(), options: options.clone(), tls, needs })
     }
 
     /// A channel to the first host that answers.
@@ -115,7 +120,14 @@ impl AmqpHosts {
 
     async fn open_at(&self, number: usize) -> lapin::Result<OpenChannel> {
         let properties = ConnectionProperties::default().with_connection_name("punctual".into());
-        let connection = Connection::connect_uri(self.uri(number), properties).await?;
+        let uri = self.uri(number);
+        let connection = match &self.tls {
+            None => Connection::connect_uri(uri, properties).await?,
+            Some(config) => {
+                let runtime = amqp_tls::runtime(config, &uri.authority.host)?;
+                Connection::connect_uri_with_runtime(uri, properties, runtime).await?
+            }
+        };
         let channel = connection.create_channel().await?;
         Ok(OpenChannel { channel, connection })
     }
@@ -128,6 +140,7 @@ impl AmqpHosts {
         };
         let virtual_host = Some(self.options.virtual_host.clone()).filter(|name| !name.is_empty());
         AMQPUri {
+            // Its TLS, if any, is ours.
             scheme: AMQPScheme::AMQP,
             authority: AMQPAuthority {
                 userinfo: AMQPUserInfo { username, password },

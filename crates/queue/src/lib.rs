@@ -10,6 +10,7 @@
 //! it sends bytes to every process that subscribes. All pass one suite, `conformance`.
 
 mod amqp;
+mod amqp_tls;
 #[cfg(test)]
 mod conformance;
 mod message;
@@ -21,10 +22,8 @@ mod repeats;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod transport;
 
-pub use options::{BrokerKind, BrokerOptions, SettingNames};
+pub use options::{BrokerKind, BrokerOpenError, BrokerOptions, SettingNames};
 pub use queue::{BrokerQueue, QueueMember};
 pub use streams::{event_sink, message_source};
-pub use tls::BrokerOpenError;

@@ -4,8 +4,7 @@
 //! The client would reconnect by itself and hide that it has. Here the watchdog decides: a connection that is lost is
 //! replaced, so that its process knows when hints were missing.
 
-use crate::options::{BrokerOptions, SettingNames};
-use crate::tls::{self, BrokerOpenError};
+use crate::options::{BrokerOpenError, BrokerOptions, SettingNames};
 use crate::transport::{BrokerSubscription, BrokerTransport};
 use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Subscriber};
@@ -55,7 +54,7 @@ impl NatsTransport {
 
 impl NatsServers {
     pub fn new(options: &BrokerOptions) -> Result<Self, BrokerOpenError> {
-        let tls = options.tls.as_ref().map(tls::config).transpose()?;
+        let tls = options.tls.as_ref().map(punctual_tls::client_config).transpose()?;
         let scheme = if tls.is_some() { "tls" } else { "nats" };
         Ok(NatsServers {
             servers: options.hosts.iter().map(|host| format!("{scheme}://{host}")).collect(),

@@ -1,6 +1,7 @@
 //! The address of a broker, parsed from one word or URL. Passwords are never printed.
 
 use punctual_core::service_url::{HostAndPort, Login, ServiceUrl, Tls, UrlError, listed, name_or_default};
+use punctual_tls::TlsFileError;
 use std::fmt;
 
 /// The keys of a broker in the settings, for messages.
@@ -14,6 +15,14 @@ impl SettingNames {
     pub const BROKER: Self = SettingNames { url: "broker.url", password_file: "broker.password_file" };
     pub const EVENTS: Self = SettingNames { url: "events.url", password_file: "events.password_file" };
     pub const INTAKE: Self = SettingNames { url: "intake.url", password_file: "intake.password_file" };
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerOpenError {
+    #[error(transparent)]
+    Certificates(#[from] TlsFileError),
+    #[error("{0}")]
+    Options(String),
 }
 
 const FORMS: &str = "none, redis://HOST:6379, nats://HOST:4222 or amqp://HOST:5672";
@@ -75,12 +84,7 @@ impl BrokerOptions {
             "nats" => (BrokerKind::Nats, false, 4_222),
             "natss" => (BrokerKind::Nats, true, 4_222),
             "amqp" => (BrokerKind::Amqp, false, 5_672),
-            "amqps" => {
-                return Err(UrlError(
-                    "this build has no TLS for AMQP: use amqp:// in a private network or through a TLS proxy"
-                        .to_owned(),
-                ));
-            }
+            "amqps" => (BrokerKind::Amqp, true, 5_671),
             "kafka" => {
                 return Err(UrlError(format!(
                     "this build has no Kafka (cargo feature `kafka`): use {FORMS}"
@@ -152,6 +156,7 @@ mod tests {
             ("rediss://a,b:1?ca=ca.pem&prefix=blue", "rediss://a:6379,b:1?prefix=blue"),
             ("nats://ann:secret@a,[::1]:5", "nats://a:4222,[::1]:5?prefix=punctual"),
             ("amqp://ann:secret@a/blue%2Fred", "amqp://a:5672/blue/red?prefix=punctual"),
+            ("amqps://ann:secret@a,b:9?ca=ca.pem", "amqps://a:5671,b:9?prefix=punctual"),
         ] {
             let options = BrokerOptions::parse(text).unwrap().unwrap();
             assert_eq!(options.to_string(), shown);
@@ -167,7 +172,7 @@ mod tests {
             ("redis", "must be none"),
             ("mqtt://topsecret@a", "unknown kind of broker mqtt"),
             ("kafka://a", "cargo feature `kafka`"),
-            ("amqps://a", "no TLS for AMQP"),
+            ("amqp://a?ca=x.pem", "unknown setting ca; known: prefix"),
             ("redis://a/3", "?prefix="),
             ("nats://a?ca=x.pem", "unknown setting ca; known: prefix"),
             ("nats://ann:topsecret/x@a", "write / as %2F"),

@@ -8,10 +8,9 @@
 use crate::amqp::AmqpTransport;
 use crate::message::{MessageCodec, ReadyContent, ReadyMessage};
 use crate::nats::NatsTransport;
-use crate::options::{BrokerKind, BrokerOptions};
+use crate::options::{BrokerKind, BrokerOpenError, BrokerOptions};
 use crate::redis::RedisTransport;
 use crate::repeats::SeenMessages;
-use crate::tls::BrokerOpenError;
 use crate::transport::{BrokerSubscription, BrokerTransport};
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -74,7 +73,7 @@ impl BrokerQueue {
         let transport: Box<dyn BrokerTransport> = match options.kind {
             BrokerKind::Redis => Box::new(RedisTransport::new(options)?),
             BrokerKind::Nats => Box::new(NatsTransport::new(options)?),
-            BrokerKind::Amqp => Box::new(AmqpTransport::new(options)),
+            BrokerKind::Amqp => Box::new(AmqpTransport::new(options)?),
         };
         Ok(BrokerQueue {
             kind: options.kind,

@@ -4,14 +4,14 @@
 //! If several hosts are configured, a primary and its replicas, the primary is used: a replica does not pass messages
 //! on to the others.
 
-use crate::options::{BrokerOptions, SettingNames};
-use crate::tls::{self, BrokerOpenError};
+use crate::options::{BrokerOpenError, BrokerOptions, SettingNames};
 use crate::transport::{BrokerSubscription, BrokerTransport};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use punctual_core::limits::BROKER_ANSWER_MAX;
 use punctual_core::ports::ReadyQueueError;
 use punctual_core::service_url::{ClientCertificate, HostAndPort, Tls, advice};
+use punctual_tls::{TlsFileError, pem_file};
 use redis::aio::{MultiplexedConnection, PubSubStream};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo,
@@ -181,10 +181,13 @@ fn client(
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates, BrokerOpenError> {
     let identity = |ClientCertificate { certificate, key }: &ClientCertificate| {
-        Ok(ClientTlsConfig { client_cert: tls::read(certificate)?, client_key: tls::read(key)? })
+        Ok::<_, TlsFileError>(ClientTlsConfig {
+            client_cert: pem_file(certificate)?,
+            client_key: pem_file(key)?,
+        })
     };
     Ok(TlsCertificates {
         client_tls: tls.identity.as_ref().map(identity).transpose()?,
-        root_cert: tls.ca.as_deref().map(tls::read).transpose()?,
+        root_cert: tls.ca.as_deref().map(pem_file).transpose()?,
     })
 }

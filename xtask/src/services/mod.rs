@@ -22,6 +22,7 @@ mod receivers;
 mod server;
 mod site;
 
+use crate::test::remove_package_variables;
 use anyhow::{Context, Result, bail, ensure};
 use interrupts::Interrupts;
 use serde::{Deserialize, Serialize};
@@ -43,8 +44,8 @@ cargo xtask services run [SERVICE…] -- COMMAND…
                             a SERVICE is postgres, mariadb, mysql, redis, nats, rabbitmq, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
                             oidc is a provider of OpenID Connect; receivers get mails and webhooks;
-                            mariadb-secured, redis-secured and etcd-secured speak TLS, with the certificates in
-                            PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
+                            mariadb-secured, redis-secured, etcd-secured, nats-secured and rabbitmq-secured speak TLS, with the
+                            certificates in PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
                             starts the servers and keeps them running until Ctrl-C";
 
@@ -70,6 +71,9 @@ pub enum Service {
     EtcdSecured,
     Nats,
     RabbitMq,
+    /// NATS and RabbitMQ over TLS with client certificates.
+    NatsSecured,
+    RabbitMqSecured,
     /// An identity provider.
     Oidc,
     /// Receivers of mails and webhooks.
@@ -77,7 +81,7 @@ pub enum Service {
 }
 
 impl Service {
-    const ALL: [Service; 17] = [
+    const ALL: [Service; 19] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -93,6 +97,8 @@ impl Service {
         Service::EtcdSecured,
         Service::Nats,
         Service::RabbitMq,
+        Service::NatsSecured,
+        Service::RabbitMqSecured,
         Service::Oidc,
         Service::Receivers,
     ];
@@ -115,6 +121,8 @@ impl Service {
             Service::EtcdSecured => "etcd-secured",
             Service::Nats => "nats",
             Service::RabbitMq => "rabbitmq",
+            Service::NatsSecured => "nats-secured",
+            Service::RabbitMqSecured => "rabbitmq-secured",
             Service::Oidc => "oidc",
             Service::Receivers => "receivers",
         }
@@ -292,6 +300,7 @@ impl RunningServers {
         for servers in self.ready.services() {
             command.env(variable(&servers[0].service), url_of_all(servers));
         }
+        remove_package_variables(command);
         // Works even if the executable file is replaced while this process runs.
         command.env(SERVICES_VARIABLE, format!("/proc/{}/exe", std::process::id()));
         let mut child =

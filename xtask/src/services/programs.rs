@@ -95,7 +95,12 @@ struct Wanted {
 /// `None` for a service whose programs are found in another way.
 fn wanted(service: Service) -> Option<Wanted> {
     let wanted = match service {
-        Service::Oidc | Service::Receivers | Service::Nats | Service::RabbitMq => return None,
+        Service::Oidc
+        | Service::Receivers
+        | Service::Nats
+        | Service::NatsSecured
+        | Service::RabbitMq
+        | Service::RabbitMqSecured => return None,
         Service::Postgres | Service::Replica => Wanted {
             name: "PostgreSQL",
             program: "postgres",
@@ -172,8 +177,10 @@ fn wanted(service: Service) -> Option<Wanted> {
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
     let Some(Wanted { name, packages, advice, .. }) = wanted(service) else {
         return match service {
-            Service::Nats => brokers::install_nats(root),
-            Service::RabbitMq => brokers::install_rabbitmq(&unpacked_folder(root, service)?),
+            Service::Nats | Service::NatsSecured => brokers::install_nats(root),
+            Service::RabbitMq | Service::RabbitMqSecured => {
+                brokers::install_rabbitmq(&unpacked_folder(root, service)?)
+            }
             Service::Receivers => receivers::install(root),
             _ => oidc::install(root),
         };
@@ -302,6 +309,7 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
         Service::MariaDbSecured => Service::MariaDb,
         Service::EtcdCluster | Service::EtcdSecured => Service::Etcd,
         Service::RedisSecured => Service::Redis,
+        Service::RabbitMqSecured => Service::RabbitMq,
         Service::ZooKeeperCluster => Service::ZooKeeper,
         other => other,
     };

@@ -43,7 +43,7 @@ fn the_reference_page_shows_every_metric() {
     let first_difference = documented.lines().zip(page.lines()).find(|(old, new)| old != new);
     assert!(
         documented == page,
-        "docs/reference/metrics.md does not show the metrics there are; write it anew with \
+        "docs/reference/metrics.md is not up to date; generate it with \
          `UPDATE_DOCS=1 cargo nextest run -p punctual-api`. First difference: {first_difference:#?}"
     );
 }

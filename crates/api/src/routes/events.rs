@@ -69,7 +69,7 @@ struct Gap {
     detail: String,
 }
 
-/// Who listens: what it wants, and how it is told where to resume.
+/// One listener: the events that it wants, and the position at which it resumes.
 struct Listener {
     wanted: WantedEvents,
     cursors: CursorWriter,

@@ -256,7 +256,7 @@ mod tests {
     use crate::top::samples;
 
     #[test]
-    fn rates_are_per_second_and_survive_a_server_that_counts_anew() {
+    fn rates_are_per_second_and_survive_a_server_that_restarts() {
         let mut model = Model::new("http://127.0.0.1:7070", samples::snapshot());
         let counted = |submitted| {
             let counters = CountersBody { submitted, ..CountersBody::default() };

@@ -18,14 +18,10 @@ use hyper_util::rt::TokioExecutor;
 use punctual_core::causes::in_full;
 use punctual_core::limits::COORDINATION_ANSWER_BYTES_MAX;
 use punctual_core::ports::CoordinationError;
-use punctual_core::service_url::{ClientCertificate, Login, Tls, advice, listed};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use punctual_core::service_url::{Login, advice, listed};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub struct Gateway {
@@ -96,7 +92,7 @@ impl Gateway {
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(options.answer_max));
         connector.set_nodelay(true);
-        let tls = tls(options.tls.as_ref())?;
+        let tls = punctual_tls::client_config(&options.tls.clone().unwrap_or_default())?;
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -278,42 +274,4 @@ fn refusal(said: String, code: i64) -> Result<EtcdRefusal, String> {
     } else {
         Err(said)
     }
-}
-
-fn tls(tls: Option<&Tls>) -> Result<ClientConfig, CoordinationOpenError> {
-    let mut trusted = RootCertStore::empty();
-    match tls.and_then(|tls| tls.ca.as_ref()) {
-        None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            for certificate in certificates(path)? {
-                trusted.add(certificate).map_err(|error| unusable(path, &error))?;
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| CoordinationOpenError::Options(error.to_string()))?;
-    let builder = builder.with_root_certificates(trusted);
-    match tls.and_then(|tls| tls.identity.as_ref()) {
-        None => Ok(builder.with_no_client_auth()),
-        Some(ClientCertificate { certificate, key }) => {
-            let chain = certificates(certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
-            builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))
-        }
-    }
-}
-
-/// Reads at least one certificate.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CoordinationOpenError> {
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
-    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;
-    if found.is_empty() {
-        return Err(unusable(path, &"it contains no certificate; it must be in PEM"));
-    }
-    Ok(found)
-}
-
-fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> CoordinationOpenError {
-    CoordinationOpenError::Certificates { path: path.to_owned(), reason: reason.to_string() }
 }

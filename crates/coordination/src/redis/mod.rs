@@ -19,13 +19,13 @@ use punctual_core::ports::{
     Standing, Take,
 };
 use punctual_core::service_url::{ClientCertificate, HostAndPort, Tls, advice, listed};
+use punctual_tls::{TlsFileError, pem_file};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, FromRedisValue,
     IntoConnectionInfo, RedisConnectionInfo, RedisError, Script, ScriptInvocation, TlsCertificates,
 };
 use scripts::Scripts;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -264,22 +264,15 @@ fn client(
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates, CoordinationOpenError> {
     let identity = |ClientCertificate { certificate, key }: &ClientCertificate| {
-        Ok(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+        Ok::<_, TlsFileError>(ClientTlsConfig {
+            client_cert: pem_file(certificate)?,
+            client_key: pem_file(key)?,
+        })
     };
     Ok(TlsCertificates {
         client_tls: tls.identity.as_ref().map(identity).transpose()?,
-        root_cert: tls.ca.as_deref().map(read).transpose()?,
+        root_cert: tls.ca.as_deref().map(pem_file).transpose()?,
     })
-}
-
-/// Reads a PEM file.
-fn read(path: &Path) -> Result<Vec<u8>, CoordinationOpenError> {
-    let unusable = |reason: String| CoordinationOpenError::Certificates { path: path.to_owned(), reason };
-    let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-    if !text.windows(5).any(|bytes| bytes == b"-----") {
-        return Err(unusable("it contains nothing in PEM".to_owned()));
-    }
-    Ok(text)
 }
 
 fn milliseconds(ttl: Duration) -> u64 {

@@ -4,51 +4,7 @@ use super::private::Private;
 use super::server::{prefix, takes_part};
 use super::strange::etcd::order;
 use punctual_core::ports::CoordinationError;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use std::path::Path;
-use tempfile::TempDir;
-
-/// A certificate authority, its certificates for a server and for a client, and an unknown authority.
-struct Certificates(TempDir);
-
-impl Certificates {
-    fn new() -> Self {
-        let certificates = Certificates(tempfile::tempdir().unwrap());
-        let authority = |name: &str| {
-            let mut params = CertificateParams::new(vec![]).unwrap();
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            // A certificate whose issuer has its own name is self-signed.
-            params.distinguished_name.push(DnType::CommonName, name);
-            let key = KeyPair::generate().unwrap();
-            certificates.write(name, &params.self_signed(&key).unwrap().pem());
-            Issuer::new(params, key)
-        };
-        let issuer = authority("ca.pem");
-        authority("other-ca.pem");
-        for (name, host) in [("server", "127.0.0.1"), ("client", "a-scheduler")] {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
-            certificates.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
-            certificates.write(&format!("{name}.key"), &key.serialize_pem());
-        }
-        certificates
-    }
-
-    fn folder(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder().join(name), text).unwrap();
-    }
-
-    /// The URL parameters that name files.
-    fn words(&self, files: &[(&str, &str)]) -> String {
-        let word =
-            |(setting, file): &(&str, &str)| format!("{setting}={}", self.folder().join(file).display());
-        files.iter().map(word).collect::<Vec<_>>().join("&")
-    }
-}
+use punctual_test_servers::TestCertificates;
 
 /// A URL with a login.
 fn as_user(url: &str, login: &str) -> String {
@@ -97,7 +53,7 @@ async fn a_redis_user_with_minimal_rights_coordinates_one_cluster() {
 
 #[tokio::test]
 async fn redis_over_tls_verifies_both_certificates() {
-    let certificates = Certificates::new();
+    let certificates = TestCertificates::new();
     let mut redis = Private::start_with("redis-secured", certificates.folder()).await;
     let url = redis.url();
     let ca = certificates.words(&[("ca", "ca.pem")]);
@@ -118,7 +74,7 @@ async fn redis_over_tls_verifies_both_certificates() {
 
 #[tokio::test]
 async fn etcd_over_tls_verifies_both_certificates() {
-    let certificates = Certificates::new();
+    let certificates = TestCertificates::new();
     let etcd = Private::start_with("etcd-secured", certificates.folder()).await;
     let [(_, open), (_, mutual)] = &etcd.servers[..] else { panic!("{:?}", etcd.servers) };
     let ca = certificates.words(&[("ca", "ca.pem")]);

@@ -31,7 +31,7 @@ pub fn payload_problem(job_type: &str, payload: &str) -> Option<InvalidField> {
     }
 }
 
-/// A value that the handler accepts in place of a secret, which nobody but the worker knows.
+/// A value that the handler accepts in place of a secret, which only the worker knows.
 fn stand_in(secret: &SecretReference) -> String {
     let value = match secret.path.strip_prefix("payload.").unwrap_or_default() {
         "url" => "https://secret.invalid/",

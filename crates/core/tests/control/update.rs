@@ -71,7 +71,7 @@ fn an_update_raises_the_version_and_leaves_a_finished_job_finished() {
 }
 
 #[test]
-fn a_new_priority_ranks_what_has_not_started_anew() {
+fn a_new_priority_changes_the_rank_of_queued_executions() {
     let mut harness = Harness::running(OverlapPolicy::Allow);
     harness.fire(at(20));
     let before = harness.clone();

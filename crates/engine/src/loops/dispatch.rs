@@ -44,7 +44,7 @@ pub(crate) async fn dispatch(context: &EngineContext) {
         } else if config.shares_store && round.is_any_empty {
             // This does not prove that there is no work: a claim skips rows that another process has locked
             // at that moment, even for a read, and no second notification follows.
-            pause.start_anew();
+            pause.reset();
             looked_at = now;
         }
         // The row may stay locked for long. Check the counters only once scans are so rare that it matters.

@@ -6,7 +6,7 @@ use punctual_core::access::Role;
 use punctual_core::ports::{DirectoryChange, DirectoryOutcome, Store, StoreError, Token};
 use punctual_core::time::Timestamp;
 
-/// The row of the key. It is a token that has expired and has no known secret, so it lets nobody in; requests cannot
+/// The row of the key. It is a token that has expired and has no known secret, so it cannot be used to log in; requests cannot
 /// name it, and lists leave it out.
 pub const CURSOR_KEY: &str = "cursorkey";
 

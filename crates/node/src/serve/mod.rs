@@ -238,7 +238,7 @@ fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
 }
 
 /// The part of this process's API that all roles have in common.
-/// A link that logs a browser in, for the person at this terminal. Nobody else sees it: output that a service manager
+/// A link that logs a browser in, for the person at this terminal. No other user sees it: output that a service manager
 /// collects contains no secrets.
 fn login_link(data_dir: &DataDir, host: &Host) -> Option<LoginLink> {
     let token = data_dir.token().ok().flatten().filter(|_| std::io::stdout().is_terminal())?;

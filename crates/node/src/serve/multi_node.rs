@@ -357,7 +357,7 @@ async fn listeners_are_told_of_what_another_process_runs() {
             }
         }
     });
-    told.await.expect("the start is told");
+    told.await.expect("the start is reported");
 }
 
 /// The store's coordination, which does not answer while it is cut off.
@@ -467,7 +467,7 @@ async fn schedulers_share_segments_out_and_go_on_alone_while_coordination_is_awa
     assert_eq!((seen.len(), seen.iter().filter(|node| node.holdings.leads).count()), (3, 1));
 
     away.store(true, Ordering::Relaxed);
-    eventually("each looks after everything", async || shares(&all) == (vec![64, 64, 64], 3)).await;
+    eventually("each is responsible for everything", async || shares(&all) == (vec![64, 64, 64], 3)).await;
     away.store(false, Ordering::Relaxed);
     eventually("they share again", async || shares(&all) == (vec![21, 21, 22], 1)).await;
 

@@ -27,7 +27,7 @@ const QUEUE: &str = "demo-night";
 const TICK: &str = "demo-tick";
 const REPORT: &str = "demo-report";
 const BACKUP: &str = "demo-backup";
-/// Successes of the tick that are told.
+/// Successes of the tick that the demo prints.
 const TICKS_TOLD: usize = 3;
 /// Without an end, it runs until it is interrupted.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);

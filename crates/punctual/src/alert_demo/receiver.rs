@@ -58,7 +58,7 @@ async fn receive(State(state): State<ReceiverState>, headers: HeaderMap, body: B
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let is_verified = is_signed(&state.key, &headers, &body, now);
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    // Nobody listens any more when the demo ends.
+    // No receiver is left when the demo ends.
     let _ = state.arrived.send(ReceivedMessage { is_verified, body });
     if is_verified { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
 }

@@ -332,7 +332,10 @@ async fn a_cluster_without_a_scheduler_is_noticed() {
         // Beyond what the API fires by itself.
         let later = api.submit(cluster, json!({"name": "noop", "delay": "3s"})).await;
         assert_eq!(schedules()["level"], "good");
-        eventually("the doctor finds what nobody fires", async || schedules()["level"] == "failed").await;
+        eventually("the doctor finds schedules without a scheduler", async || {
+            schedules()["level"] == "failed"
+        })
+        .await;
         let path = format!("/api/v1/jobs/{later}/explain");
         let (_, explained) = api.request(cluster, Method::GET, &path, None).await;
         assert!(

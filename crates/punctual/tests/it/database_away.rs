@@ -51,7 +51,7 @@ async fn a_database_that_goes_away_under_load_loses_and_doubles_nothing() {
             submitter.await.unwrap();
         }
         all_ran_once(&server, &load).await;
-        let server = Arc::into_inner(server).expect("nobody else asks it");
+        let server = Arc::into_inner(server).expect("no other client is left");
         assert!(server.stop().success(), "it is the process that was started");
     })
     .await;
@@ -65,7 +65,7 @@ async fn is_told(server: &Server) {
     let detail = body["detail"].as_str().unwrap_or_default();
     let reasons = ["the store is unavailable: ", "the store did not answer within "];
     assert!(reasons.iter().any(|reason| detail.starts_with(reason)), "{body}");
-    assert!(!detail.contains("took effect"), "nobody asked for anything: {body}");
+    assert!(!detail.contains("took effect"), "no change was requested: {body}");
     let live = server.anonymous(Method::GET, "/livez").send().await.unwrap();
     assert_eq!(live.status(), StatusCode::OK);
 }

@@ -158,7 +158,7 @@ fn a_directory_whose_database_is_gone_is_refused_and_left_alone() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(7), "{said}");
         assert!(said.contains("restore punctual.db and logs.db from a backup, or move"), "{said}");
-        assert!(!directory.path().join("punctual.db").exists(), "it was begun anew");
+        assert!(!directory.path().join("punctual.db").exists(), "it was not created again");
         let doctor =
             Command::new(BINARY).args(["doctor", "--data-dir"]).arg(directory.path()).output().unwrap();
         let found = String::from_utf8_lossy(&doctor.stdout).into_owned();

@@ -104,5 +104,5 @@ fn the_reference_page_is_that_of_this_binary() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
     let committed = std::fs::read_to_string(page).unwrap_or_default();
     // Not with `assert_eq`, which would print both.
-    assert!(committed == said(&["reference"]), "write it anew: punctual reference > docs/reference/cli.md");
+    assert!(committed == said(&["reference"]), "generate it: punctual reference > docs/reference/cli.md");
 }

@@ -93,8 +93,7 @@ async fn a_hook_is_told_of_a_queue_that_stays_long_and_not_again_until_it_has_co
     let server = hooks.server();
     fill(&server, "images", 5).await;
     // A hook that may be notified every second shows that there was time to notify the others.
-    eventually("the one that cools down quickly is told again", async || hooks.told("often").len() >= 4)
-        .await;
+    eventually("the hook with the short cooldown runs again", async || hooks.told("often").len() >= 4).await;
     assert_eq!(hooks.told("seldom").len(), 1);
     for name in ["later", "deeper", "elsewhere"] {
         assert_eq!(hooks.told(name), [""; 0], "{name}");
@@ -123,7 +122,7 @@ async fn what_a_paused_queue_holds_is_told_to_nobody() {
     server.client().pause_queue("images").await.unwrap();
     fill(&server, "images", 5).await;
     fill(&server, "mail", 2).await;
-    eventually("the other queue is told of", async || hooks.told("all").len() >= 3).await;
+    eventually("the hook runs for the other queue", async || hooks.told("all").len() >= 3).await;
     assert_eq!(hooks.told("paused"), [""; 0]);
     for line in hooks.told("all") {
         let told: Value = serde_json::from_str(&line).unwrap();
@@ -185,7 +184,7 @@ async fn a_command_that_fails_or_hangs_is_logged_and_told_again() {
     ]);
     let server = hooks.server();
     fill(&server, "images", 1).await;
-    eventually("all are told again", async || {
+    eventually("all hooks run again", async || {
         let log = hooks.log();
         let failures = |name: &str| {
             let of_hook = log.lines().filter(|line| line.contains("a scale hook failed"));
@@ -307,7 +306,7 @@ async fn of_two_schedulers_the_leader_tells_and_when_it_dies_the_other_one_does(
         let mut schedulers = vec![cluster.start(&options), cluster.start(&options)];
         shared_by(2, &api, cluster).await;
         let _job: JobId = api.submit(cluster, json!({"name": "report"})).await;
-        eventually("the hook is told some times", async || hooks.told("tellers").len() >= 3).await;
+        eventually("the hook runs a few times", async || hooks.told("tellers").len() >= 3).await;
         let first = leader(&api, cluster).await.expect("somebody leads");
         assert_eq!(tellers(&hooks), BTreeSet::from([first]));
         let place = schedulers.iter().position(|process| process.child.id() == first).unwrap();

@@ -68,7 +68,7 @@ async fn a_failure_is_told_once_by_a_signed_webhook() {
     let web = Web::answering(Answer::status("204 No Content", "")).await;
     webhook(&server, "ops", &web.url("/hook")).await;
     let job = server.submit(failing("nightly", json!({"on_failure": "ops"}))).await;
-    eventually("the failure is told", async || !web.asked().is_empty()).await;
+    eventually("the failure is reported", async || !web.asked().is_empty()).await;
     let asked = web.asked().remove(0);
     let sent = body(&asked);
     assert_eq!((sent["type"].as_str(), sent["data"]["name"].as_str()), (Some("job.failed"), Some("nightly")));
@@ -229,13 +229,13 @@ async fn a_receiver_that_was_away_gets_its_messages_and_others_do_not_wait() {
     webhook(&server, "away", &format!("http://{away}/")).await;
     webhook(&server, "ops", &web.url("/")).await;
     server.submit(failing("nightly", json!({"on_failure": ["away", "ops"]}))).await;
-    eventually("the other one is told", async || web.asked().len() == 1).await;
+    eventually("the other one is reported", async || web.asked().len() == 1).await;
     eventually("the attempt failed", async || {
         deliveries(&server).await.iter().any(|one| one["channel"] == "away" && one["last_error"].is_string())
     })
     .await;
     let back = Web::answering_at(away, Answer::status("200 OK", "")).await;
-    eventually("it is told when it is back", async || back.asked().len() == 1).await;
+    eventually("it is reported when the receiver is back", async || back.asked().len() == 1).await;
     eventually("both are sent", async || deliveries(&server).await.iter().all(|one| one["state"] == "sent"))
         .await;
 }
@@ -255,7 +255,8 @@ async fn a_message_survives_kill_9_before_and_while_it_is_sent() {
     eventually("it is sent after the crash", async || web.asked().len() == 1).await;
     server.kill();
     let _server = Server::start_in(folder.path(), &slow);
-    eventually("nobody knows whether it arrived, so it is sent again", async || web.asked().len() == 2).await;
+    eventually("it is not known whether it arrived, so it is sent again", async || web.asked().len() == 2)
+        .await;
     let ids: Vec<_> =
         web.asked().iter().map(|asked| asked.header("webhook-id").unwrap().to_owned()).collect();
     assert_eq!(ids[0], ids[1], "the receiver can tell that it is the same");
@@ -364,7 +365,7 @@ async fn an_incident_is_opened_by_a_failing_job_and_closed_when_it_recovers() {
         alerts["items"][0]["count"].as_u64().is_some_and(|count| count >= 2)
     })
     .await;
-    assert_eq!(web.asked().len(), 1, "it is told once");
+    assert_eq!(web.asked().len(), 1, "it is reported once");
     let alert = server.get("/api/v1/notifications/alerts").await.1["items"][0].clone();
     assert_eq!((alert["state"].as_str(), alert["type"].as_str()), (Some("firing"), Some("job.failed")));
     let path = format!("/api/v1/notifications/alerts/{}/ack", alert["alert_id"].as_str().unwrap());
@@ -398,7 +399,7 @@ async fn a_run_that_did_not_start_is_told_with_its_reason() {
             "notify": {"on_missed": "ops"},
         }))
         .await;
-    eventually("it is told", async || !told(&web, "job.missed").is_empty()).await;
+    eventually("it is reported", async || !told(&web, "job.missed").is_empty()).await;
     let missed = told(&web, "job.missed").remove(0);
     assert_eq!(missed["data"]["name"], "orphan");
     let explanation = missed["data"]["explanation"].as_str().unwrap();
@@ -425,7 +426,7 @@ async fn runs_that_a_dead_scheduler_missed_are_told_when_it_is_back() {
     eventually("the grace of three runs is over", async || now() > next.plus(Duration::from_millis(2_200)))
         .await;
     let _server = Server::start_in(folder.path(), &OPTIONS);
-    eventually("the missed runs are told", async || !told(&web, "job.missed").is_empty()).await;
+    eventually("the missed runs are reported", async || !told(&web, "job.missed").is_empty()).await;
     let missed = told(&web, "job.missed").remove(0);
     let explanation = missed["data"]["explanation"].as_str().unwrap();
     assert!(explanation.contains("no scheduler was running"), "{missed}");
@@ -457,14 +458,14 @@ async fn rules_select_jobs_and_silences_suppress_them() {
     {
         server.submit(one).await;
     }
-    eventually("the selected one is told", async || !told(&web, "job.failed").is_empty()).await;
+    eventually("the selected one is reported", async || !told(&web, "job.failed").is_empty()).await;
     let names: Vec<Value> =
         told(&web, "job.failed").iter().map(|body| body["data"]["name"].clone()).collect();
     assert_eq!(names, ["loud"]);
     let path = format!("/api/v1/notifications/silences/{}", silence["silence_id"].as_str().unwrap());
     assert_eq!(server.request(Method::DELETE, &path).send().await.unwrap().status(), StatusCode::NO_CONTENT);
     server.submit(job("quiet-2", json!(["backup"]))).await;
-    eventually("it is told after the silence", async || told(&web, "job.failed").len() == 2).await;
+    eventually("it is reported after the silence", async || told(&web, "job.failed").len() == 2).await;
 }
 
 #[tokio::test]
@@ -520,7 +521,7 @@ async fn many_failures_are_one_message_with_a_list() {
             .filter_map(|one| one["count"].as_u64())
             .sum()
     };
-    eventually("all are told", async || events().await == 50).await;
+    eventually("all are reported", async || events().await == 50).await;
     let messages = web.asked().len();
     assert!(messages <= 10, "50 failures were {messages} messages");
     let text = body(&web.asked()[0])["text"].as_str().unwrap().to_owned();

@@ -235,5 +235,5 @@ fn a_worker_that_the_server_will_not_have_ends_and_says_why() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{stderr}");
     assert!(stderr.contains("error: a valid token is needed"), "{stderr}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "it has no session, so it works for nobody");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "it has no session, so it serves no server");
 }

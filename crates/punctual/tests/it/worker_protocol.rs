@@ -587,7 +587,7 @@ async fn a_python_worker_that_hears_nothing_ends_its_handler_and_connects_again(
     );
     let waits = said.next().unwrap().unwrap();
     assert!(waits.starts_with(&format!("waiting for {address}: ")), "{waits}");
-    // The second attempt ends at once: the same process has started anew, without its handler.
+    // The second attempt ends at once: the same process has restarted, without its handler.
     let server = Server::start_at(&address, &data);
     assert_eq!(finished(&server.client(), job).await.status, JobStatus::Completed);
     let last = executions(&server.client(), job).await.remove(0);

@@ -3,7 +3,7 @@
 
 use super::{REJECTED, in_time};
 use crate::amqp::{AmqpHosts, OpenChannel};
-use crate::options::BrokerOptions;
+use crate::options::{BrokerOpenError, BrokerOptions};
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use lapin::options::{
@@ -33,9 +33,9 @@ pub struct AmqpEvents {
 }
 
 impl AmqpEvents {
-    pub fn new(options: &BrokerOptions, topic: &str) -> Self {
-        let hosts = AmqpHosts::new(options, topic.to_owned());
-        AmqpEvents { hosts, topic: topic.into(), publisher: Mutex::default() }
+    pub fn new(options: &BrokerOptions, topic: &str) -> Result<Self, BrokerOpenError> {
+        let hosts = AmqpHosts::new(options, topic.to_owned())?;
+        Ok(AmqpEvents { hosts, topic: topic.into(), publisher: Mutex::default() })
     }
 
     async fn open(&self) -> Result<OpenChannel, BrokerError> {
@@ -184,14 +184,14 @@ struct OpenQueue {
 }
 
 impl AmqpIntake {
-    pub fn new(options: &BrokerOptions, topic: &str) -> Self {
+    pub fn new(options: &BrokerOptions, topic: &str) -> Result<Self, BrokerOpenError> {
         let rejected = format!("{topic}{REJECTED}");
-        AmqpIntake {
-            hosts: AmqpHosts::new(options, format!("{topic} and {rejected}")),
+        Ok(AmqpIntake {
+            hosts: AmqpHosts::new(options, format!("{topic} and {rejected}"))?,
             queue: topic.into(),
             rejected: rejected.into(),
             state: Mutex::default(),
-        }
+        })
     }
 
     async fn connect(&self) -> Result<OpenQueue, BrokerError> {

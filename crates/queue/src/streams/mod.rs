@@ -8,8 +8,7 @@ mod amqp;
 mod nats;
 mod redis;
 
-use crate::options::{BrokerKind, BrokerOptions};
-use crate::tls::BrokerOpenError;
+use crate::options::{BrokerKind, BrokerOpenError, BrokerOptions};
 use amqp::{AmqpEvents, AmqpIntake};
 use nats::{NatsEvents, NatsIntake};
 use punctual_core::limits::BROKER_CONFIRM_MAX;
@@ -28,7 +27,7 @@ pub fn event_sink(options: &BrokerOptions, topic: &str) -> Result<Arc<dyn EventS
     Ok(match options.kind {
         BrokerKind::Redis => Arc::new(RedisEvents::new(options, topic)?),
         BrokerKind::Nats => Arc::new(NatsEvents::new(options, topic)?),
-        BrokerKind::Amqp => Arc::new(AmqpEvents::new(options, topic)),
+        BrokerKind::Amqp => Arc::new(AmqpEvents::new(options, topic)?),
     })
 }
 
@@ -42,7 +41,7 @@ pub fn message_source(
     Ok(match options.kind {
         BrokerKind::Redis => Arc::new(RedisIntake::new(options, topic, consumer)?),
         BrokerKind::Nats => Arc::new(NatsIntake::new(options, topic)?),
-        BrokerKind::Amqp => Arc::new(AmqpIntake::new(options, topic)),
+        BrokerKind::Amqp => Arc::new(AmqpIntake::new(options, topic)?),
     })
 }
 

@@ -5,8 +5,7 @@
 
 use super::{GROUP, REJECTED, in_time};
 use crate::nats::NatsServers;
-use crate::options::BrokerOptions;
-use crate::tls::BrokerOpenError;
+use crate::options::{BrokerOpenError, BrokerOptions};
 use async_nats::connection::State;
 use async_nats::{Client, HeaderMap, Message, RequestErrorKind, Subscriber};
 use async_trait::async_trait;

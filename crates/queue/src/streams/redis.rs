@@ -4,9 +4,8 @@
 //! message behind.
 
 use super::{GROUP, REJECTED, in_time};
-use crate::options::BrokerOptions;
+use crate::options::{BrokerOpenError, BrokerOptions};
 use crate::redis::RedisHosts;
-use crate::tls::BrokerOpenError;
 use async_trait::async_trait;
 use punctual_core::limits::{EVENTS_KEPT_MAX, INTAKE_BATCH_MAX, INTAKE_REDELIVER_AFTER, INTAKE_WAIT_MAX};
 use punctual_core::ports::{BrokerError, EventSink, IncomingMessage, MessageSource, OutgoingEvent};

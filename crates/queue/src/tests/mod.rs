@@ -1,6 +1,7 @@
 //! One test per conformance case and broker, and faults that all brokers must survive.
 
 mod faults;
+mod secured;
 mod streams;
 
 use crate::conformance::{QueueStage, each_queue_case};

@@ -57,7 +57,7 @@ fn protect_kernel() -> io::Result<()> {
         let Some(found) = Mount::read(line) else { continue };
         let is_other_proc = found.kind == "proc" && found.point != Path::new("/proc");
         let is_of_kernel = KERNEL_FILE_SYSTEMS.contains(&found.kind) || found.point.starts_with(CGROUPS);
-        // Where another file system covers it, nobody can reach it.
+        // Where another file system covers it, it cannot be reached.
         if (is_of_kernel || is_other_proc) && is_at(found.device, &found.point) {
             forbid_writing(&found.point).map_err(|error| about(&found.point, &error))?;
         }

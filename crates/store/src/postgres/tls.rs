@@ -1,11 +1,11 @@
 //! TLS to the database, with rustls and `ring` as everywhere in Punctual.
 
+use punctual_tls::roots;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -35,7 +35,7 @@ pub(crate) fn connector(
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
         }
         Verification::Authority => {
-            let roots = Arc::new(roots(root_certificate)?);
+            let roots = Arc::new(roots(root_certificate).map_err(|error| error.to_string())?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
                 .build()
                 .map_err(|error| error.to_string())?;
@@ -45,23 +45,11 @@ pub(crate) fn connector(
                 .with_no_client_auth()
         }
         Verification::AuthorityAndName => {
-            builder.with_root_certificates(roots(root_certificate)?).with_no_client_auth()
+            let roots = roots(root_certificate).map_err(|error| error.to_string())?;
+            builder.with_root_certificates(roots).with_no_client_auth()
         }
     };
     Ok(MakeRustlsConnect::new(config))
-}
-
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
-    let Some(file) = file else {
-        return Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() });
-    };
-    let unreadable = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
-        roots.add(certificate).map_err(|error| unreadable(&error))?;
-    }
-    if roots.is_empty() { Err(unreadable(&"no certificate is in it")) } else { Ok(roots) }
 }
 
 /// Accepts every certificate, for users who requested only encryption.

@@ -61,7 +61,7 @@ fn show() -> Operation {
 fn cancel() -> Operation {
     on_operation(Method::POST, "/cancel", title("cancelOperation", "Cancel an operation"))
         .needs(UseCase::CancelBulk)
-        .about("It ends after its current step. What was done stays done.")
+        .about("It ends after its current step. Changes already made are kept.")
         .may_take("Nothing", json!({}))
         .fails(409, "It has already ended.")
 }

@@ -78,7 +78,7 @@ pub fn tags() -> Value {
         {"name": SERVER, "description": "Health, statistics and documentation."},
         {"name": ACCESS, "description": "Tokens and users: who may use the server, and what each may do."},
         {"name": SECRETS, "description": "Values that payloads refer to, and that only workers get."},
-        {"name": NOTIFICATIONS, "description": "Who is told when jobs fail or do not run: channels, rules, silences, \
+        {"name": NOTIFICATIONS, "description": "Notifications about jobs that fail or do not run: channels, rules, silences, \
                                                 alerts and deliveries."},
         {"name": JOB_TYPES, "description": "Schemas that payloads must match."},
         {"name": VIEWS, "description": "Lists with their filters, as each user has saved them."},

@@ -137,7 +137,7 @@ fn silences() -> Vec<Operation> {
         .answers(200, "One page.", "SilencePage"),
         at(Method::POST, "/notifications/silences", title("addSilence", "Suppress notifications for a time"))
             .needs(UseCase::AddSilence)
-            .about("Problems that last are told when it has ended, the next time that they are found.")
+            .about("If a problem lasts longer than the silence, the next check after its end sends a notification.")
             .takes("AddSilence", json!({"match": {"tags": ["backup"]}, "duration": "2h"}))
             .answers(201, "The silence.", "Silence")
             .fails(400, UNREADABLE)

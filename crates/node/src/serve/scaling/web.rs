@@ -13,13 +13,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::percent_decode_str;
 use punctual_core::causes::in_full;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use punctual_tls::{roots, trusting};
 use serde_json::Value;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 const WANTED: &str = "url must begin with http:// or https:// and name a host";
 
@@ -50,7 +47,7 @@ impl WebHook {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(trusting(ca)?)
+            .with_tls_config(trusting(roots(ca).map_err(|error| error.to_string())?).with_no_client_auth())
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
@@ -90,26 +87,6 @@ fn without_login(uri: &Uri) -> Result<(Uri, Option<HeaderValue>), String> {
     parts.authority = Some(place.parse().map_err(|_| WANTED)?);
     let uri = Uri::from_parts(parts).map_err(|_| WANTED)?;
     Ok((uri, Some(authorization)))
-}
-
-fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
-    let mut trusted = RootCertStore::empty();
-    match ca {
-        None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let wrong = |why: &dyn fmt::Display| format!("ca {}: {why}", path.display());
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                trusted.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-            }
-            if trusted.is_empty() {
-                return Err(wrong(&"it contains no certificate in PEM format"));
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ async fn a_table_that_is_redefined_during_a_snapshot_is_a_conflict() {
     TestDatabase::with(async |options| {
         let mut reader = client(&options).await;
         let mut definer = client(&options).await;
-        let make = ["DROP TABLE IF EXISTS defined_anew", "CREATE TABLE defined_anew (id INT PRIMARY KEY)"];
+        let make = ["DROP TABLE IF EXISTS redefined", "CREATE TABLE redefined (id INT PRIMARY KEY)"];
         for sql in make {
             definer.query_drop(sql).await.unwrap();
         }
@@ -116,11 +116,11 @@ async fn a_table_that_is_redefined_during_a_snapshot_is_a_conflict() {
         for sql in begin {
             reader.query_drop(sql).await.unwrap();
         }
-        definer.query_drop("ALTER TABLE defined_anew ENGINE = InnoDB").await.unwrap();
-        let seen = reader.query_drop("SELECT * FROM defined_anew").await.map_err(Fault::from);
+        definer.query_drop("ALTER TABLE redefined ENGINE = InnoDB").await.unwrap();
+        let seen = reader.query_drop("SELECT * FROM redefined").await.map_err(Fault::from);
         assert!(seen.as_ref().is_err_and(Fault::is_conflict), "{seen:?}");
         reader.query_drop("COMMIT").await.unwrap();
-        definer.query_drop("DROP TABLE defined_anew").await.unwrap();
+        definer.query_drop("DROP TABLE redefined").await.unwrap();
         reader.disconnect().await.unwrap();
         definer.disconnect().await.unwrap();
     })
