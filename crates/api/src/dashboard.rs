@@ -18,10 +18,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 /// Where the dashboard is.
@@ -34,9 +34,8 @@ const INDEX: &str = "index.html";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'self'; frame-ancestors 'none'";
 
-#[derive(RustEmbed)]
-#[folder = "../../dashboard"]
-struct DashboardFiles;
+/// All files of the dashboard with their paths below it, as they were when this crate was built.
+const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 
 /// For people, so these paths are not part of the OpenAPI document.
 pub fn router() -> Router<Api> {
@@ -68,9 +67,8 @@ struct DashboardAsset {
 }
 
 impl DashboardAsset {
-    fn read(path: &str) -> Option<Self> {
+    fn new(path: &str, plain: Bytes) -> Option<Self> {
         let kind = kind_of(path)?;
-        let plain = Bytes::from(DashboardFiles::get(path)?.data.into_owned());
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory cannot fail.
         let gzip = encoder.write_all(&plain).and_then(|()| encoder.finish()).unwrap_or_default().into();
@@ -99,11 +97,11 @@ impl DashboardAsset {
 }
 
 /// All files by their path, compressed once.
-static EMBEDDED: LazyLock<BTreeMap<String, Arc<DashboardAsset>>> = LazyLock::new(|| {
-    let read = |path: std::borrow::Cow<'static, str>| {
-        Some((path.to_string(), Arc::new(DashboardAsset::read(&path)?)))
+static EMBEDDED: LazyLock<BTreeMap<&str, Arc<DashboardAsset>>> = LazyLock::new(|| {
+    let asset = |(path, bytes): &(&'static str, &'static [u8])| {
+        Some((*path, Arc::new(DashboardAsset::new(path, Bytes::from_static(bytes))?)))
     };
-    DashboardFiles::iter().filter_map(read).collect()
+    FILES.iter().filter_map(asset).collect()
 });
 
 /// The version of all files together, which is part of their addresses.
@@ -113,10 +111,12 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 });
 
 fn asset(path: &str) -> Option<Arc<DashboardAsset>> {
+    let embedded = EMBEDDED.get(path)?;
     if cfg!(debug_assertions) {
-        return DashboardAsset::read(path).map(Arc::new);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard").join(path);
+        return DashboardAsset::new(path, std::fs::read(file).ok()?.into()).map(Arc::new);
     }
-    EMBEDDED.get(path).cloned()
+    Some(Arc::clone(embedded))
 }
 
 fn kind_of(path: &str) -> Option<&'static str> {
@@ -186,19 +186,22 @@ mod tests {
     /// Third-party files are those that their checksums name, unchanged.
     #[test]
     fn vendored_files_have_their_checksums() {
-        let read = |path: &str| DashboardFiles::get(path).unwrap_or_else(|| panic!("{path} is missing")).data;
-        let list = String::from_utf8(read("vendor/CHECKSUMS").into_owned()).unwrap();
+        let read = |path: &str| {
+            let file = FILES.iter().find(|(name, _)| *name == path);
+            file.unwrap_or_else(|| panic!("{path} is missing")).1
+        };
+        let list = str::from_utf8(read("vendor/CHECKSUMS")).unwrap();
         let mut named = BTreeSet::new();
         for line in list.lines() {
             let (sum, file) = line.split_once("  ").expect("a checksum and a file");
             let bytes = read(&format!("vendor/{file}"));
-            let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(found, sum, "{file} has changed");
             named.insert(format!("vendor/{file}"));
         }
-        let is_code = |path: &String| path.starts_with("vendor/") && kind_of(path).is_some();
+        let is_code = |path: &&str| path.starts_with("vendor/") && kind_of(path).is_some();
         let present: BTreeSet<String> =
-            DashboardFiles::iter().map(|path| path.to_string()).filter(is_code).collect();
+            FILES.iter().map(|(path, _)| *path).filter(is_code).map(str::to_owned).collect();
         assert_eq!(named, present);
     }
 
