@@ -235,6 +235,9 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const HTTP_ERROR_BODY_BYTES_MAX: usize = 512;
 /// How long a failed call waits for those bytes.
 pub const HTTP_ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// The shortest time until a web call is repeated: a `Retry-After` of 0 or in the past must not call a busy server without
+/// a pause.
+pub const HTTP_RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// The longest `Retry-After` that a web call follows. A longer one counts as this.
 pub const HTTP_RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How long a web call may take to resolve, connect to and handshake with its server. Then it fails and is

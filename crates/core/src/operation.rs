@@ -9,7 +9,7 @@ use crate::access::{Grant, Permission, Role, Scope};
 use crate::ids::{ExecutionId, JobId, OccurrenceId, OperationId};
 use crate::job_predicate::JobPredicate;
 use crate::limits;
-use crate::ports::{DeadLetterQuery, JobQuery, RunningPlace};
+use crate::ports::{DeadLetter, DeadLetterQuery, JobQuery, RunningPlace};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -182,6 +182,7 @@ pub struct PlannedItem {
     /// For a trigger the last occurrence before it; otherwise the occurrence to act on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
+    /// The execution to act on; of a dead letter, the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }
@@ -193,6 +194,10 @@ impl PlannedItem {
 
     pub fn occurrence(id: OccurrenceId) -> Self {
         PlannedItem { job: id.job, number: Some(id.number), attempt: None }
+    }
+
+    pub fn letter(letter: &DeadLetter) -> Self {
+        PlannedItem { attempt: Some(letter.attempts), ..PlannedItem::occurrence(letter.occurrence) }
     }
 
     pub fn execution(id: ExecutionId) -> Self {

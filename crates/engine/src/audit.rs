@@ -93,10 +93,19 @@ impl UnwrittenRefusals {
 
     /// What is to be written now. At the end of a token's period, an entry counts those that were suppressed.
     pub fn take(&self, now: Timestamp) -> Vec<AuditEntry> {
+        self.take_if(|token| now.since(token.since) >= limits::AUDIT_REFUSALS_PERIOD)
+    }
+
+    /// Everything, because the process ends.
+    pub fn take_all(&self) -> Vec<AuditEntry> {
+        self.take_if(|_| true)
+    }
+
+    fn take_if(&self, is_over: impl Fn(&TokenRefusals) -> bool) -> Vec<AuditEntry> {
         let WaitingRefusals { entries, tokens } = &mut *self.lock();
         let mut taken = std::mem::take(entries);
         tokens.retain(|_, token| {
-            let is_over = now.since(token.since) >= limits::AUDIT_REFUSALS_PERIOD;
+            let is_over = is_over(token);
             if is_over {
                 let details = Some(format!("{{\"suppressed\":{}}}", token.suppressed));
                 taken.extend(token.last.take().map(|last| AuditEntry { details, ..last }));

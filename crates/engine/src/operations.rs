@@ -18,8 +18,8 @@ use punctual_core::operation::{
     RUNNING_OPERATIONS, StepPlan, document_name,
 };
 use punctual_core::ports::{
-    AuditEntry, CancelOutcome, DeadLetterQuery, DirectoryChange, DirectoryOutcome, DocumentChange,
-    DocumentKind, ExecutionView, Store, StoreError, StoredDocument,
+    AuditEntry, CancelOutcome, DeadLetter, DeadLetterQuery, DirectoryChange, DirectoryOutcome,
+    DocumentChange, DocumentKind, ExecutionView, Store, StoreError, StoredDocument,
 };
 use punctual_core::sealed::{SealedPlace, Undecryptable};
 use punctual_core::time::Timestamp;
@@ -229,24 +229,28 @@ impl Performer {
             items.push(match item {
                 SelectedItem::Job(view) => {
                     let (job, schedule) = (&view.job, view.schedule.as_ref());
-                    let number = match action {
-                        BulkAction::Trigger => Some(last_number(job, schedule)),
-                        BulkAction::Retry => self.latest_dead(job.id).await?,
-                        _ => None,
-                    };
-                    PlannedItem { number, ..PlannedItem::job(job.id) }
+                    match action {
+                        BulkAction::Trigger => PlannedItem {
+                            number: Some(last_number(job, schedule)),
+                            ..PlannedItem::job(job.id)
+                        },
+                        BulkAction::Retry => {
+                            let letter = self.latest_dead(job.id).await?;
+                            letter.map_or(PlannedItem::job(job.id), |letter| PlannedItem::letter(&letter))
+                        }
+                        _ => PlannedItem::job(job.id),
+                    }
                 }
                 SelectedItem::Execution(listed) => PlannedItem::execution(listed.view.id()),
-                SelectedItem::Letter(letter) => PlannedItem::occurrence(letter.occurrence),
+                SelectedItem::Letter(letter) => PlannedItem::letter(&letter),
             });
         }
         Ok(items)
     }
 
-    async fn latest_dead(&self, job: JobId) -> Result<Option<u32>, StoreError> {
+    async fn latest_dead(&self, job: JobId) -> Result<Option<DeadLetter>, StoreError> {
         let query = DeadLetterQuery { job: Some(job), limit: 1, ..DeadLetterQuery::default() };
-        let page = self.store().dead_letters(query).await?;
-        Ok(page.items.first().map(|letter| letter.occurrence.number))
+        Ok(self.store().dead_letters(query).await?.items.pop())
     }
 
     fn store(&self) -> &dyn Store {
@@ -305,10 +309,14 @@ impl Performer {
         items: &[PlannedItem],
         is_repeated: bool,
     ) -> Result<Vec<ItemOutcome>, StoreError> {
-        let dead: Vec<OccurrenceId> = items.iter().filter_map(PlannedItem::occurrence_id).collect();
-        let without = items.iter().filter(|item| item.number.is_none());
-        let mut outcomes: Vec<ItemOutcome> =
-            without.map(|item| refused(item.job, ControlError::Refused(Refusal::NothingDead))).collect();
+        let (mut dead, mut outcomes): (Vec<OccurrenceId>, Vec<ItemOutcome>) = Default::default();
+        for item in items {
+            match item.occurrence_id() {
+                None => outcomes.push(refused(item.job, ControlError::Refused(Refusal::NothingDead))),
+                Some(_) if is_repeated && self.was_redriven(item).await? => outcomes.push(Ok(())),
+                Some(occurrence) => dead.push(occurrence),
+            }
+        }
         if dead.is_empty() {
             return Ok(outcomes);
         }
@@ -320,6 +328,17 @@ impl Performer {
             Err(error) => refused(occurrence, error),
         }));
         Ok(outcomes)
+    }
+
+    /// Whether the occurrence has an attempt after the one that was planned to be the last. It may have failed for good
+    /// again since.
+    async fn was_redriven(&self, item: &PlannedItem) -> Result<bool, StoreError> {
+        match item.execution_id() {
+            Some(last) => {
+                Ok(self.store().execution(last.occurrence.attempt(last.attempt + 1)).await?.is_some())
+            }
+            None => Ok(false),
+        }
     }
 
     async fn trigger(&self, items: &[PlannedItem]) -> Result<Vec<ItemOutcome>, StoreError> {

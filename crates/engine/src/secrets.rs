@@ -6,14 +6,14 @@
 
 use crate::work::unavailable;
 use crate::{Engine, EngineContext};
-use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Note};
 use punctual_core::occurrence::ReportedEnd;
 use punctual_core::ports::{
-    Assignment, AuditEntry, AuditId, LogLine, LogStream, OUTCOME_OK, Report, ReportAnswer, SecretCipher,
-    SessionOpening, StoreError, WorkerPortError,
+    Assignment, AuditEntry, AuditId, ExecutionView, LogLine, LogStream, OUTCOME_OK, Report, ReportAnswer,
+    SecretCipher, SessionOpening, StoreError, WorkerPortError,
 };
 use punctual_core::sealed::is_sealed;
 use punctual_core::secrets::{Redactor, SecretReference, may_have_references, references, resolved};
@@ -395,23 +395,30 @@ impl EngineContext {
         if !self.has_secrets().await? {
             return Ok(None);
         }
-        let redaction = self.read_redaction(&**cipher, execution.occurrence.job).await?;
+        let redaction = self.read_redaction(&**cipher, execution).await?;
         self.secrets.remember(execution, redaction.clone());
         Ok(redaction)
     }
 
-    /// From the current payload and the current values.
+    /// From the current payload of the job, the payload of the run and the current values.
     async fn read_redaction(
         &self,
         cipher: &dyn SecretCipher,
-        job: JobId,
+        execution: ExecutionId,
     ) -> Result<Option<Arc<Redaction>>, StoreError> {
+        let job = execution.occurrence.job;
         let Some(view) = self.store.job(job).await? else { return Ok(None) };
-        if is_sealed(&view.job.spec.payload) {
+        let input = self.store.execution(execution).await?.and_then(|view| match view {
+            ExecutionView::Live { live, .. } => live.input,
+            ExecutionView::Finished(finished) => finished.input,
+        });
+        let own = input.as_ref().and_then(|input| input.payload.as_deref());
+        let payloads = || [&*view.job.spec.payload].into_iter().chain(own);
+        if payloads().any(is_sealed) {
             tracing::warn!(%job, "the payload of a job cannot be decrypted, so neither can its secrets be removed from its output: the output is withheld");
             return Ok(Some(Arc::new(Redaction::Everything)));
         }
-        let found = references(&view.job.spec.payload).unwrap_or_default();
+        let found = payloads().flat_map(|payload| references(payload).unwrap_or_default());
         let mut values = BTreeMap::new();
         for SecretReference { name, .. } in found {
             let Some(secret) = self.store.secret(&name).await? else { continue };

@@ -71,6 +71,7 @@ enum Command {
     /// Pause the whole cluster: nothing starts; running executions finish
     Pause(pause::PauseArgs),
     /// End the pause of the cluster: everything that waited runs, late
+    #[command(visible_alias = "resume")]
     Unpause(pause::UnpauseArgs),
     /// Preview recurring schedules
     #[command(subcommand)]

@@ -88,8 +88,11 @@ pub const DELIVERY_EVENTS_MAX: usize = 20;
 pub const EVENT_ERROR_BYTES_MAX: usize = 1_000;
 /// Lines of a log in a message.
 pub const MESSAGE_LOG_LINES: usize = 10;
-/// Deliveries that wait to be sent. While there are as many, further events only add to their counts.
-pub const DELIVERIES_PENDING_MAX: usize = 1_000;
+/// Waiting deliveries of one kind of event on one channel, and for one recipient. While there are as many, further events
+/// join one of them. Incidents of PagerDuty and Opsgenie stay apart.
+pub const DELIVERIES_PER_TARGET_MAX: usize = 100;
+/// Waiting deliveries that the overview counts.
+pub const DELIVERIES_COUNTED_MAX: usize = 1_000;
 /// Deliveries that one step sends, at once.
 pub const DELIVERIES_SENT_AT_ONCE: usize = 16;
 /// How long an attempt to deliver may take.

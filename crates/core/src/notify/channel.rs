@@ -133,6 +133,11 @@ struct ChannelFields {
 }
 
 impl ChannelType {
+    /// Whether its messages open and close incidents, one for each alert.
+    pub fn has_incidents(self) -> bool {
+        matches!(self, ChannelType::PagerDuty | ChannelType::Opsgenie)
+    }
+
     fn fields(self) -> ChannelFields {
         let (needed, optional): (&'static [&'static str], &'static [&'static str]) = match self {
             ChannelType::Webhook => (&["url"], &["secret"]),

@@ -64,6 +64,13 @@ pub struct DeliveryKey {
     pub held_by: Vec<String>,
 }
 
+impl DeliveryKey {
+    /// The same for all groups.
+    pub fn of_target(&self) -> DeliveryKey {
+        DeliveryKey { group: String::new(), ..self.clone() }
+    }
+}
+
 impl Delivery {
     /// A delivery of these events that is due at once.
     pub fn new(key: DeliveryKey, events: Vec<NotificationEvent>, count: u64, now: Timestamp) -> Self {

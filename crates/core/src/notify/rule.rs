@@ -362,6 +362,23 @@ pub struct Silence {
 }
 
 impl Silence {
+    /// What is wrong with a new silence.
+    pub fn problems(&self) -> Vec<InvalidField> {
+        let Silence { jobs, starts_at, ends_at, reason, created_by: _, created_at: now } = self;
+        let mut problems = jobs.problems("match.");
+        if ends_at <= now || ends_at <= starts_at {
+            problems.push(InvalidField::new("ends_at", "must be in the future, and after starts_at"));
+        }
+        if ends_at.since(*now) > limits::SILENCE_MAX {
+            problems.push(InvalidField::new("ends_at", "must be within a year"));
+        }
+        let max = limits::NAME_BYTES_MAX;
+        if reason.as_ref().is_some_and(|reason| reason.len() > max) {
+            problems.push(InvalidField::new("reason", format!("must be at most {max} bytes")));
+        }
+        problems
+    }
+
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.starts_at <= now && now < self.ends_at
     }

@@ -245,6 +245,10 @@ fn instant(second: i64) -> Instant {
 
 /// The zone whose name, or whose city, is most similar to the text.
 fn nearest_name(text: &str) -> Option<String> {
+    // No name is longer, and a comparison costs as much as the product of the lengths.
+    if text.len() > ZONE_NAME_BYTES_MAX {
+        return None;
+    }
     let wanted = text.to_ascii_lowercase().replace(' ', "_");
     let mut best = (0.0, None);
     for name in zone_names() {
@@ -256,10 +260,20 @@ fn nearest_name(text: &str) -> Option<String> {
         }
     }
     // Three letters are similar to many names; a wrong suggestion would be worse than none.
-    best.1.filter(|_| wanted.len() > 4 && best.0 >= 0.75)
+    best.1.filter(|_| wanted.len() > 4 && best.0 >= SIMILARITY_MIN)
 }
 
+/// The longest name of a zone that is compared with an unknown one.
+const ZONE_NAME_BYTES_MAX: usize = 40;
+/// Below this, a name is no suggestion.
+const SIMILARITY_MIN: f64 = 0.75;
+
+/// Between 0 and 1. Not computed if the lengths alone make it too small.
 fn similarity(a: &str, b: &str) -> f64 {
+    let (short, long) = (a.len().min(b.len()), a.len().max(b.len()));
+    if (short as f64) < SIMILARITY_MIN * long as f64 {
+        return 0.0;
+    }
     strsim::normalized_damerau_levenshtein(a, b)
 }
 
@@ -267,6 +281,14 @@ fn similarity(a: &str, b: &str) -> f64 {
 mod tests {
     use super::super::civil::DAY_US;
     use super::*;
+
+    #[test]
+    fn long_texts_are_compared_with_no_name() {
+        let longest = zone_names().iter().map(String::len).max().unwrap();
+        assert!(longest <= ZONE_NAME_BYTES_MAX, "{longest}");
+        assert_eq!(nearest_name("Europe/Berlim").as_deref(), Some("Europe/Berlin"));
+        assert_eq!(nearest_name(&"Europe/Berlim".repeat(4)), None);
+    }
 
     #[test]
     fn zones_are_found_in_any_case_and_keep_their_spelling() {

@@ -3,7 +3,7 @@
 
 use super::NotificationConfig;
 use super::channels::{read_channel, resolved};
-use super::stored::{StoredAs, add, all, commit, read, remove, replace};
+use super::stored::{StoredAs, add, all, commit, page, read, remove, replace};
 use crate::{EngineContext, cluster_key};
 use futures_util::future::join_all;
 use punctual_core::limits;
@@ -21,25 +21,10 @@ pub(crate) const PENDING: &str = "p~";
 pub(crate) const DONE: &str = "d~";
 
 pub(super) async fn send_due(context: &EngineContext, config: &NotificationConfig) -> Result<(), StoreError> {
-    let now = context.delivery_now();
-    let mut due = all::<Delivery>(&*context.store, Some(PENDING), limits::DELIVERIES_PENDING_MAX).await?;
-    due.retain(|delivery| delivery.value.due_at <= now);
-    let calendars: BTreeSet<String> = due.iter().flat_map(|one| one.value.held_by.iter().cloned()).collect();
-    if !calendars.is_empty() {
-        let calendars = context.calendars_named(&calendars.into_iter().collect::<Vec<_>>()).await?;
-        let at = context.time.now();
-        let excludes = |name: &String| calendars.get(name).is_some_and(|calendar| calendar.excludes(at));
-        due.retain(|delivery| !delivery.value.held_by.iter().any(excludes));
-    }
-    // The order of one channel is the order of its events.
-    due.sort_by(|one, other| (one.value.due_at, &other.name).cmp(&(other.value.due_at, &one.name)));
-    let mut channels: BTreeMap<String, Vec<StoredAs<Delivery>>> = BTreeMap::new();
-    for delivery in due {
-        channels.entry(delivery.value.channel.clone()).or_default().push(delivery);
-    }
+    let channels = due_by_channel(context).await?;
     let first = channels.into_values().take(limits::DELIVERIES_SENT_AT_ONCE);
     let sent = join_all(first.map(|deliveries| async {
-        for delivery in deliveries.into_iter().take(limits::DELIVERIES_SENT_AT_ONCE) {
+        for delivery in deliveries {
             // A receiver that does not answer must not delay the others, so its other messages wait.
             if !send(context, config, delivery).await? {
                 break;
@@ -48,6 +33,40 @@ pub(super) async fn send_due(context: &EngineContext, config: &NotificationConfi
         Ok(())
     }));
     sent.await.into_iter().collect()
+}
+
+/// The first due deliveries of each channel, as many as one step sends. All that wait are looked at, page by page: a
+/// channel that does not work may have many.
+async fn due_by_channel(
+    context: &EngineContext,
+) -> Result<BTreeMap<String, Vec<StoredAs<Delivery>>>, StoreError> {
+    let now = context.delivery_now();
+    let mut channels: BTreeMap<String, Vec<StoredAs<Delivery>>> = BTreeMap::new();
+    let mut after = Some(PENDING.to_owned());
+    while let Some(last) = after {
+        let found = page::<Delivery>(&*context.store, Some(&last), limits::PAGE_ITEMS_MAX).await?;
+        let mut due = found.items;
+        due.retain(|delivery| delivery.value.due_at <= now);
+        let calendars: BTreeSet<String> =
+            due.iter().flat_map(|one| one.value.held_by.iter().cloned()).collect();
+        if !calendars.is_empty() {
+            let calendars = context.calendars_named(&calendars.into_iter().collect::<Vec<_>>()).await?;
+            let at = context.time.now();
+            let excludes = |name: &String| calendars.get(name).is_some_and(|calendar| calendar.excludes(at));
+            due.retain(|delivery| !delivery.value.held_by.iter().any(excludes));
+        }
+        for delivery in due {
+            channels.entry(delivery.value.channel.clone()).or_default().push(delivery);
+        }
+        for deliveries in channels.values_mut() {
+            // The order of one channel is the order of its events.
+            deliveries
+                .sort_by(|one, other| (one.value.due_at, &other.name).cmp(&(other.value.due_at, &one.name)));
+            deliveries.truncate(limits::DELIVERIES_SENT_AT_ONCE);
+        }
+        after = found.next;
+    }
+    Ok(channels)
 }
 
 /// Returns whether it arrived, or another leader sends it.
@@ -270,9 +289,9 @@ pub(crate) async fn read_delivery(
 
 /// How events join one message: incidents by their alert, webhooks by event and job name, texts for people by event.
 pub(super) fn group_of(kind: EventKind, channel: Option<&Channel>, alert: &str, name: &str) -> String {
-    use punctual_core::notify::ChannelType::{Command, Opsgenie, PagerDuty, Webhook};
+    use punctual_core::notify::ChannelType::{Command, Webhook};
     match channel.map(|channel| channel.kind) {
-        Some(PagerDuty | Opsgenie) => alert.to_owned(),
+        Some(kind) if kind.has_incidents() => alert.to_owned(),
         Some(Webhook | Command) | None => format!("{kind}/{name}"),
         Some(_) => kind.to_string(),
     }

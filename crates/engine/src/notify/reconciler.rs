@@ -224,7 +224,7 @@ impl Reconciler {
     ) {
         for name in named {
             let kind = self.channels.get(name).map(|channel| channel.kind);
-            if matches!(kind, Some(ChannelType::PagerDuty | ChannelType::Opsgenie)) {
+            if kind.is_some_and(ChannelType::has_incidents) {
                 self.add_target(targets, name, None, None, now);
             }
         }
@@ -426,26 +426,36 @@ impl Reconciler {
         if found.is_empty() {
             return Ok(vec![]);
         }
-        let mut waiting =
-            all::<Delivery>(&*context.store, Some(PENDING), limits::DELIVERIES_PENDING_MAX).await?;
-        let is_full = waiting.len() >= limits::DELIVERIES_PENDING_MAX;
-        let untried = || waiting.iter().enumerate().filter(|(_, one)| one.value.attempts == 0);
-        let places: BTreeMap<DeliveryKey, usize> =
-            untried().map(|(place, one)| (one.value.key(), place)).collect();
-        // With too many, any message of the channel takes the event.
-        let any: BTreeMap<String, usize> =
-            untried().filter(|_| is_full).map(|(place, one)| (one.value.channel.clone(), place)).collect();
+        let mut waiting = all::<Delivery>(&*context.store, Some(PENDING), usize::MAX).await?;
+        let mut places: BTreeMap<DeliveryKey, usize> = BTreeMap::new();
+        let mut targets: BTreeMap<DeliveryKey, WaitingForTarget> = BTreeMap::new();
+        for (place, one) in waiting.iter().enumerate() {
+            let key = one.value.key();
+            let target = targets.entry(key.of_target()).or_default();
+            target.count += 1;
+            if one.value.attempts == 0 {
+                target.untried = Some(place);
+                places.insert(key, place);
+            }
+        }
+        // With too many, a message of another group takes the event, but not one about another incident.
+        let crowded = |key: &DeliveryKey| {
+            let is_incident =
+                self.channels.get(&key.channel).is_some_and(|channel| channel.kind.has_incidents());
+            let target = targets.get(&key.of_target()).filter(|_| !is_incident)?;
+            target.untried.filter(|_| target.count >= limits::DELIVERIES_PER_TARGET_MAX)
+        };
         let mut joined: BTreeSet<usize> = BTreeSet::new();
         let mut changes = vec![];
         let now = context.delivery_now();
         for (key, mut delivery) in found {
             (delivery.created_at, delivery.due_at) = (now, now.plus(self.config.window));
-            match places.get(&key).or_else(|| any.get(&key.channel)) {
+            match places.get(&key).copied().or_else(|| crowded(&key)) {
                 Some(place) => {
                     let more = delivery.count - delivery.events.len() as u64;
-                    delivery.events.into_iter().for_each(|event| waiting[*place].value.add(event));
-                    waiting[*place].value.count += more;
-                    joined.insert(*place);
+                    delivery.events.into_iter().for_each(|event| waiting[place].value.add(event));
+                    waiting[place].value.count += more;
+                    joined.insert(place);
                 }
                 None => {
                     let id = delivery_id(delivery.created_at, context.host.random.next_u64());
@@ -458,6 +468,14 @@ impl Reconciler {
         }
         Ok(changes)
     }
+}
+
+/// The deliveries that wait for one target.
+#[derive(Default)]
+struct WaitingForTarget {
+    count: usize,
+    /// The place of one that was not tried yet.
+    untried: Option<usize>,
 }
 
 /// The job of an event, as silences select it.

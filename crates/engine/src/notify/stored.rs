@@ -2,7 +2,7 @@
 
 use punctual_core::notify::{Alert, Channel, Delivery, NotificationRule, Silence};
 use punctual_core::ports::{
-    Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, Store, StoreError,
+    Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, Page, Store, StoreError,
     StoredDocument,
 };
 use punctual_core::time::Timestamp;
@@ -118,16 +118,24 @@ pub(crate) async fn all<T: InDocument>(
 ) -> Result<Vec<StoredAs<T>>, StoreError> {
     let (mut found, mut after) = (vec![], after.map(str::to_owned));
     loop {
-        let page = store
-            .documents(T::KIND, after.as_deref(), limit.min(punctual_core::limits::PAGE_ITEMS_MAX))
-            .await?;
-        found.extend(page.items.into_iter().filter_map(parsed));
+        let page = page(store, after.as_deref(), limit).await?;
+        found.extend(page.items);
         after = page.next;
         if after.is_none() || found.len() >= limit {
             found.truncate(limit);
             return Ok(found);
         }
     }
+}
+
+/// The first of these documents.
+pub(super) async fn page<T: InDocument>(
+    store: &dyn Directory,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Page<StoredAs<T>, String>, StoreError> {
+    let page = store.documents(T::KIND, after, limit.min(punctual_core::limits::PAGE_ITEMS_MAX)).await?;
+    Ok(Page { items: page.items.into_iter().filter_map(parsed).collect(), next: page.next })
 }
 
 fn parsed<T: DeserializeOwned>(document: StoredDocument) -> Option<StoredAs<T>> {

@@ -264,7 +264,11 @@ impl UseCases {
         if lines.is_empty() {
             return Ok(vec![]);
         }
-        let used = self.store().limiters(lines.clone()).await?;
+        let mut used = self.store().limiters(lines.clone()).await?;
+        if self.is_limited() {
+            // How much others have there is not for this caller.
+            used.iter_mut().for_each(|used| used.waiting = 0);
+        }
         Ok(lines.into_iter().zip(used).collect())
     }
 

@@ -329,26 +329,14 @@ impl UseCases {
         self.permit(UseCase::AddSilence)?;
         let now = self.now();
         let starts_at = starts_at.unwrap_or(now);
-        let mut problems = jobs.problems("match.");
-        if ends_at <= now || ends_at <= starts_at {
-            problems.push(InvalidField::new("ends_at", "must be in the future, and after starts_at"));
-        }
-        if ends_at.since(now) > limits::SILENCE_MAX {
-            problems.push(InvalidField::new("ends_at", "must be within a year"));
-        }
-        if reason.as_ref().is_some_and(|reason| reason.len() > limits::NAME_BYTES_MAX) {
-            problems.push(InvalidField::new(
-                "reason",
-                format!("must be at most {} bytes", limits::NAME_BYTES_MAX),
-            ));
-        }
+        let created_by = self.caller.name.clone();
+        let silence = Silence { jobs, starts_at, ends_at, reason, created_by, created_at: now };
+        let problems = silence.problems();
         if !problems.is_empty() {
             return Err(UseCaseError::Invalid(problems));
         }
         self.check_room::<Silence>("silences", limits::SILENCES_MAX).await?;
         let id = delivery_id(now, self.engine.context.host.random.next_u64());
-        let created_by = self.caller.name.clone();
-        let silence = Silence { jobs, starts_at, ends_at, reason, created_by, created_at: now };
         let details = json!({ "after": silence });
         let entry = self.audited_with(UseCase::AddSilence, format_args!("silence {id}"), &details);
         if !self.put(&id, None, silence.clone(), entry).await? {
@@ -466,7 +454,7 @@ impl UseCases {
     async fn notifications_view(&self) -> Result<NotificationsView, UseCaseError> {
         let store = self.store();
         let stopped = read::<serde_json::Value>(store, STOPPED).await?;
-        let pending = all::<Delivery>(store, Some(PENDING), limits::DELIVERIES_PENDING_MAX).await?.len();
+        let pending = all::<Delivery>(store, Some(PENDING), limits::DELIVERIES_COUNTED_MAX).await?.len();
         let alerts = all::<Alert>(store, None, limits::NOTIFY_JOBS_HELD_MAX).await?.len();
         let reason = "this is a copy of a store (`punctual migrate fork`), which must not notify the people of the \
                       original; `punctual notify resume` starts it";

@@ -186,7 +186,11 @@ impl UseCases {
         is_meant.then_some(label)
     }
 
+    /// The executions that are not in any series yet; 0 for callers that may not see all of them.
     async fn pending_executions(&self) -> Result<u64, StoreError> {
+        if self.is_limited() {
+            return Ok(0);
+        }
         let cursor = read::<SeriesCursor>(self.store(), CURSOR).await?;
         let ends_at = self.store().history_span().await?.ends_at;
         Ok(cursor.map_or(0, |cursor| ends_at.saturating_sub(cursor.value.history)))

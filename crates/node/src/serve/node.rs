@@ -103,11 +103,13 @@ impl Node {
             tracing::info!("draining: running handlers may take up to {} to finish", self.drain_grace);
         }
         self.draining.send_replace(true);
+        let mut stopped = None;
         if let Some((loops, engine)) = self.loops {
             // The loops continue meanwhile: what falls due before a peer takes over is still fired here.
             engine.hand_over().await;
             loops.abort();
             let _ = loops.await;
+            stopped = Some(engine);
         }
         if let Some((worker, _)) = self.worker
             && !worker.is_finished()
@@ -118,6 +120,9 @@ impl Node {
         self.stopping.send_replace(true);
         if let Some(http) = self.http {
             let _ = http.await;
+        }
+        if let Some(engine) = stopped {
+            engine.finish().await;
         }
     }
 }

@@ -173,6 +173,28 @@ async fn a_refused_request_of_the_form_for_users_names_its_job() {
     eventually("the refusal names the job", async || !entries(&server, &filters).is_empty()).await;
 }
 
+/// Ten entries, and one that counts the other two.
+#[tokio::test]
+async fn refused_requests_are_recorded_also_if_the_server_stops_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let viewer = Principal::create(&server, json!({ "name": "ann", "role": "viewer" })).await;
+    for _ in 0..12 {
+        let (status, _) = viewer.post("/api/v1/jobs", &json!({"name": "a", "job_type": "noop"})).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+    }
+    assert!(server.stop().success());
+
+    let server = Server::start_in(directory.path(), &[]);
+    let refused = entries(&server, &["--action", "job.submit", "--outcome", "refused"]);
+    assert_eq!(refused.len(), 11, "{refused:?}");
+    assert_eq!(
+        refused.iter().filter(|entry| entry["details"]["suppressed"] == json!(2)).count(),
+        1,
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn an_outcome_that_no_entry_has_is_refused() {
     let server = Server::start();

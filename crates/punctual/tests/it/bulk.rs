@@ -97,6 +97,13 @@ async fn each_action_is_done_to_all_jobs_that_match_and_to_no_other() {
         done(&server, json!({"action": "update", "filter": {"tag": "batch"}, "patch": {"priority": 9}}))
             .await;
     assert_eq!((updated.done, updated.patch), (230, Some(json!({"priority": 9}))));
+    let patch = json!({"max_retries": 3, "payload": {"password": "x"}});
+    done(&server, json!({"action": "update", "filter": {"tag": "batch"}, "patch": patch})).await;
+    let (_, entries) = server.get("/api/v1/audit?action=bulk.start").await;
+    let patches: Vec<&Value> =
+        entries["items"].as_array().unwrap().iter().map(|entry| &entry["details"]["patch"]).collect();
+    let without_payload = json!({"max_retries": 3, "payload": "changed"});
+    assert_eq!(patches, [&without_payload, &json!({"priority": 9}), &Value::Null, &Value::Null]);
     let high = JobFilter { priority: Some("9".parse().unwrap()), limit: Some(1_000), ..JobFilter::default() };
     assert_eq!(server.client().jobs(&high).await.unwrap().items.len(), 230);
 
@@ -224,6 +231,39 @@ async fn a_kill_in_the_middle_loses_and_repeats_nothing() {
     assert_eq!(counts(client.executions(later, None, None).await.unwrap()), 0, "it came after the start");
     let finished = client.operations(None, None).await.unwrap().items;
     assert_eq!(finished.iter().map(|operation| operation.operation_id).collect::<Vec<_>>(), [id]);
+}
+
+/// What is retried fails again at once, so the step that was interrupted finds new dead letters of the same occurrences.
+#[tokio::test]
+async fn a_kill_in_the_middle_retries_no_dead_letter_twice() {
+    const JOBS: usize = 900;
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let failing = |number: usize| {
+        json!({"name": format!("dead-{number}"), "job_type": "http", "tags": ["dead"], "max_retries": 0,
+               "payload": {"url": "http://127.0.0.1:1/"}})
+    };
+    let jobs: Vec<Value> = (0..JOBS).map(failing).collect();
+    let (status, body) = server.post("/api/v1/jobs/batch", &json!({ "jobs": jobs }).to_string()).await;
+    assert!(status.is_success(), "{body}");
+    eventually("all have failed", async || count(&server, JobStatus::Failed, "dead").await == JOBS).await;
+    let started = bulk(&server, json!({"action": "retry", "filter": {"tag": "dead"}})).await;
+    let id: OperationId = started["operation_id"].as_str().unwrap().parse().unwrap();
+    eventually("some are done", async || server.client().operation(id).await.is_ok_and(|seen| seen.done > 0))
+        .await;
+    server.kill();
+
+    let server = Server::start_in(directory.path(), &[]);
+    let operation = finished(&server, &started).await;
+    assert_eq!((operation.status, operation.done, operation.refused), (OperationStatus::Completed, 900, 0));
+    eventually("all have failed again", async || count(&server, JobStatus::Failed, "dead").await == JOBS)
+        .await;
+    let job_ids = body["items"].as_array().expect("items").iter();
+    for job in job_ids.map(|item| item["job_id"].as_str().unwrap().parse::<JobId>().unwrap()) {
+        let executions = server.client().executions(job, None, None).await.unwrap().items;
+        let attempts: Vec<u32> = executions.iter().map(|one| one.attempt_number).collect();
+        assert_eq!(attempts, [2, 1], "{job} was retried once");
+    }
 }
 
 #[tokio::test]

@@ -272,24 +272,30 @@ async fn commands_get_values_and_their_output_is_redacted_even_after_a_restart()
         server.get(&format!("/api/v1/executions/{}", execution.execution_id)).await.1["result"].clone();
     assert_eq!(result, json!({"token": "[secret token]"}));
 
-    // The execution of a worker that outlives the server.
+    // Executions of a worker that outlives the server. The second has its secret in the payload of its trigger only.
     let session = open(&server).await;
     server.submit(raw("token")).await;
-    let running = poll(&server, session, 1, 0).await.remove(0);
+    let first = poll(&server, session, 1, 0).await.remove(0);
+    let idle =
+        json!({"name": "idle", "job_type": "raw", "interval": "24h", "start_at": "2099-01-01T00:00:00Z"});
+    let idle = server.submit(idle).await;
+    let input = json!({"payload": {"token": {"$secret": "token"}}}).to_string();
+    let (status, answer) = server.post(&format!("/api/v1/jobs/{idle}/trigger"), &input).await;
+    assert!(status.is_success(), "{answer}");
+    let second = poll(&server, session, 2, 0).await.remove(0);
+    assert_eq!(second["payload"]["token"], VALUE);
     server.kill();
     let server = Server::start_in(&data_dir, &[]);
-    let (execution, epoch) = (&running["execution_id"], &running["epoch"]);
-    say(
-        &server,
-        "logs",
-        json!({"session": session, "execution_id": execution, "lines": [{"message": VALUE}]}),
-    )
-    .await;
-    let report = json!({"session": session, "execution_id": execution, "epoch": epoch, "outcome": "failed",
-        "error": format!("after the restart: {VALUE}")});
-    say(&server, "report", json!({"reports": [report]})).await;
-    let shown = server.get(&format!("/api/v1/executions/{}", execution.as_str().unwrap())).await.1;
-    assert_eq!(shown["error_message"], "after the restart: [secret token]");
+    for running in [first, second] {
+        let (execution, epoch) = (&running["execution_id"], &running["epoch"]);
+        let lines = json!({"session": session, "execution_id": execution, "lines": [{"message": VALUE}]});
+        say(&server, "logs", lines).await;
+        let report = json!({"session": session, "execution_id": execution, "epoch": epoch,
+            "outcome": "failed", "error": format!("after the restart: {VALUE}")});
+        say(&server, "report", json!({"reports": [report]})).await;
+        let shown = server.get(&format!("/api/v1/executions/{}", execution.as_str().unwrap())).await.1;
+        assert_eq!(shown["error_message"], "after the restart: [secret token]");
+    }
     server.stop();
     assert_eq!(files_with(&data_dir, VALUE), [] as [String; 0]);
     assert_eq!(files_with(&data_dir, "abcdefghijkl"), [] as [String; 0]);

@@ -81,7 +81,7 @@ fn after_header(text: &str, now: Timestamp) -> Option<ChosenTime> {
             Timestamp::from_micros(date.as_microsecond()).since(now)
         }
     };
-    Some(ChosenTime::After(delay.min(limits::HTTP_RETRY_AFTER_MAX)))
+    Some(ChosenTime::After(delay.clamp(limits::HTTP_RETRY_AFTER_MIN, limits::HTTP_RETRY_AFTER_MAX)))
 }
 
 /// The outcome of a call that got no response.
@@ -314,7 +314,11 @@ mod tests {
         let seconds = |seconds| Some(ChosenTime::After(Duration::from_secs(seconds)));
         assert_eq!(after("120"), seconds(120));
         assert_eq!(after("Wed, 21 Oct 2026 07:30:00 GMT"), seconds(120));
-        assert_eq!(after("Wed, 21 Oct 2026 07:00:00 GMT"), seconds(0));
+        assert_eq!(
+            after("Wed, 21 Oct 2026 07:00:00 GMT"),
+            Some(ChosenTime::After(limits::HTTP_RETRY_AFTER_MIN))
+        );
+        assert_eq!(after("0"), Some(ChosenTime::After(limits::HTTP_RETRY_AFTER_MIN)));
         assert_eq!(after("99999999"), Some(ChosenTime::After(limits::HTTP_RETRY_AFTER_MAX)));
         assert_eq!(after("soon"), None);
     }
