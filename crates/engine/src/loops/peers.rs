@@ -119,7 +119,7 @@ mod tests {
     use punctual_core::time::Timestamp;
 
     #[test]
-    fn what_began_ended_or_was_leased_anew_has_moved() {
+    fn what_began_ended_or_was_leased_again_has_moved() {
         let job = JobId::new(Timestamp::EPOCH, 1);
         let running = |leases: &[(u32, u32)]| -> RunningEpochs {
             leases.iter().map(|(number, epoch)| (job.occurrence(*number), Epoch(*epoch))).collect()

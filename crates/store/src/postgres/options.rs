@@ -352,7 +352,7 @@ mod tests {
             ("postgres://ann:s3cret@one,two/db?hostaddr=127.0.0.1", "url: must have as many of host"),
             (
                 "postgres://ann:s3cret@host/db?sslmode=verify-ca&sslrootcert=/no/such.pem",
-                "url: sslrootcert: /no/such.pem",
+                "url: sslrootcert: the certificates in /no/such.pem cannot be used: ",
             ),
         ];
         for (url, expected) in wrong {
