@@ -10,6 +10,7 @@ use punctual_config::exit::Exit;
 use punctual_config::hints;
 use punctual_config::output::{OutputArgs, one_line, print_text, tell};
 use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -48,6 +49,9 @@ struct AppliedJob {
     name: String,
     action: PlannedAction,
     job_id: Option<JobId>,
+    /// The status of a job that stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<JobStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Problem>,
 }
@@ -218,7 +222,8 @@ impl Application<'_> {
         }
         self.tell_done(action, &planned.name, job_id)?;
         let PlannedJob { owner_id, name, .. } = planned;
-        Ok(AppliedJob { owner_id: owner_id.clone(), name: name.clone(), action, job_id, error: None })
+        let status = planned.status.filter(|_| action == PlannedAction::None);
+        Ok(AppliedJob { owner_id: owner_id.clone(), name: name.clone(), action, job_id, status, error: None })
     }
 
     /// A line about something that has changed.
@@ -243,6 +248,7 @@ impl Application<'_> {
             name: planned.name.clone(),
             action: planned.action,
             job_id: planned.job_id,
+            status: None,
             error: Some(problem),
         }
     }

@@ -305,6 +305,12 @@ pub async fn run_channel(command: ChannelCommand) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+fn template(file: &PathBuf) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| {
+        format!("--template takes the name of a file with the template: cannot read {}", file.display())
+    })
+}
+
 async fn set(args: SetArgs) -> anyhow::Result<()> {
     let read = |file: &PathBuf| {
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
@@ -330,7 +336,7 @@ async fn set(args: SetArgs) -> anyhow::Result<()> {
         host: args.host,
         port: args.port,
         tls: args.tls,
-        template: args.template.as_ref().map(read).transpose()?,
+        template: args.template.as_ref().map(template).transpose()?,
         include_logs: args.include_logs.then_some(true),
         mute: args.mute.body(),
     };

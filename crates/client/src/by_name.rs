@@ -4,6 +4,7 @@ use crate::client::{Client, ClientError, segment};
 use crate::job::{JobBody, SubmitJob};
 use crate::wire::wire;
 use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
 use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ wire! {
         pub action: PutAction = words::<PutAction>(),
         /// The job that would be changed; null if one would be created.
         pub job_id: Option<JobId>,
+        /// The status of that job; null if one would be created.
+        pub status: Option<JobStatus>,
         /// The job as it is; null if one would be created.
         pub before: Option<SubmitJob>,
         /// The job as it would be.

@@ -21,7 +21,7 @@ pub fn time_fix(text: &str) -> String {
         return format!("must name its zone: {text}Z for UTC, or an offset as in {text}+01:00");
     }
     if is_time(format!("{text}T00:00:00Z")) {
-        return format!("must have a time of day and a zone, such as {text}T08:30:00Z");
+        return format!("must have a time of day and a zone, such as {text}T00:00:00Z");
     }
     // The year is the last of the calendar; the rest of the text is valid.
     if text.get(..5) == Some("9999-") && is_time(text.replacen("9999", "2000", 1)) {

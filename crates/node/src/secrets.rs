@@ -322,7 +322,11 @@ impl SecretCipher for KeyRing {
 
     fn key_place(&self) -> String {
         match &self.created_in {
-            Some(file) => format!("put the file {} with that key back, such as from a copy", file.display()),
+            Some(file) => format!(
+                "put the file {} with that key back, such as from a copy, or name the file that has it with \
+                 --secrets-key-file (secrets.key_file)",
+                file.display()
+            ),
             None => "add that key to secrets.key_file or PUNCTUAL_SECRETS_KEY, the same keys on all servers"
                 .to_owned(),
         }
@@ -426,6 +430,10 @@ mod tests {
             "the key itself does not decrypt it"
         );
         assert_ne!(ring.seal_data("{}", b"job 1").unwrap().text, sealed.text, "each has its own nonce");
+        let file = PathBuf::from("data/secrets.key");
+        let without = KeyRing { keys: Mutex::new(SecretKeys::default()), created_in: Some(file) };
+        let error = without.open_data(&sealed, b"job 1").unwrap_err().to_string();
+        assert!(error.contains("or name the file that has it with --secrets-key-file"), "{error}");
         let error = self::ring(TWO).open_data(&sealed, b"job 1").unwrap_err();
         assert!(matches!(&error, CipherError::UnknownKey { key_id, .. } if *key_id == sealed.key_id));
     }

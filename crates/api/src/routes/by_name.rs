@@ -58,16 +58,17 @@ pub async fn plan(
         let spec = put.new_spec()?;
         call.cases.check_submit(&spec).await?;
         let after = comparable(&spec);
-        return Ok(Json(PlannedPut { action: PutAction::Create, job_id: None, before: None, after }));
+        let (job_id, status, before) = (None, None, None);
+        return Ok(Json(PlannedPut { action: PutAction::Create, job_id, status, before, after }));
     };
     let spec = put.replacing(&view.job.spec, view.job.created_at)?;
     let action = if spec == view.job.spec { PutAction::None } else { PutAction::Update };
     if action == PutAction::Update {
         call.cases.check_update(&view, &spec).await.map_err(told)?;
     }
-    let job_id = Some(view.job.id);
+    let (job_id, status) = (Some(view.job.id), Some(view.status()));
     let before = Some(comparable(&call.cases.shown(view).job.spec));
-    Ok(Json(PlannedPut { action, job_id, before, after: comparable(&spec) }))
+    Ok(Json(PlannedPut { action, job_id, status, before, after: comparable(&spec) }))
 }
 
 /// The error for a put. A cancelled job keeps its name.

@@ -5,19 +5,32 @@ use super::schedule::{SourceClock, SourceCron, SourceGap};
 use super::{Import, ImportContext, ImportEntry, JobDraft, NO_TIMEOUT_SECS, SourceFile};
 use punctual_core::recurrence::DstOverlap;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub fn import(files: &[SourceFile], context: &ImportContext) -> Import {
     let mut import = Import::default();
     for file in files {
         let mut crontab = Crontab { context, zone: context.zone.clone(), env: BTreeMap::new() };
+        let mut addresses = BTreeSet::new();
         for (index, line) in file.text.lines().enumerate() {
             let line = line.trim_start();
             if line.is_empty() || line.starts_with('#') || crontab.reads_variable(line) {
                 continue;
             }
             let entry = ImportEntry::new(format!("{}:{}", file.name, index + 1), line);
-            import.entries.push(crontab.entry(line, entry));
+            let entry = crontab.entry(line, entry);
+            if entry.impossible.is_none() {
+                addresses.extend(crontab.env.get("MAILTO").filter(|address| !address.is_empty()).cloned());
+            }
+            import.entries.push(entry);
+        }
+        if !addresses.is_empty() {
+            import.notes.push(format!(
+                "{}: cron mailed the output of its commands to {}; Punctual keeps it as the log of the run \
+                 (punctual job logs)",
+                file.name,
+                addresses.into_iter().collect::<Vec<_>>().join(", ")
+            ));
         }
     }
     import.notes.push(format!("times without a zone are in {}; --timezone chooses another", context.zone));
@@ -33,6 +46,12 @@ pub fn import(files: &[SourceFile], context: &ImportContext) -> Import {
     );
     import
 }
+
+/// Common names of users, which are no programs.
+const USERS: [&str; 13] = [
+    "root", "nobody", "daemon", "www-data", "apache", "nginx", "postgres", "mysql", "redis", "ubuntu",
+    "debian", "ec2-user", "deploy",
+];
 
 /// What the lines so far have set.
 struct Crontab<'a> {
@@ -88,9 +107,14 @@ impl Crontab<'_> {
                  worker.run_as_by_queue says"
             ));
         }
-        if let Some(address) = self.env.get("MAILTO").filter(|address| !address.is_empty()) {
+        if let Some((word, rest)) = script.split_once(char::is_whitespace)
+            && user.is_none()
+            && USERS.contains(&word)
+            && rest.trim_start().starts_with('/')
+        {
             entry.changed(format!(
-                "cron mailed its output to {address}; Punctual keeps it as the log of the run (punctual job logs)"
+                "its command begins with {word}, as if that was a program: if it is a user, this is a crontab of the \
+                 system, so import it with --system"
             ));
         }
         let (pattern, is_random) = without_random(schedule);

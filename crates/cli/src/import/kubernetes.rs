@@ -8,6 +8,7 @@ use crate::manifest::documents;
 use punctual_core::limits;
 use punctual_core::recurrence::DstOverlap;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub fn import(files: &[SourceFile], context: &ImportContext) -> Result<Import, String> {
@@ -163,11 +164,19 @@ fn set_command(job_spec: &Value, job: &mut JobDraft, entry: &mut ImportEntry) ->
     entry.changed(format!(
         "it ran in a container of {image}; the job runs its command on the machine of a worker"
     ));
-    let command: Vec<String> = command.into_iter().chain(list("args")).collect();
+    let environment = Environment::of(container, entry);
+    let mut unresolved = BTreeSet::new();
+    let words = command.into_iter().chain(list("args"));
+    let command: Vec<String> = words.map(|word| environment.expanded(&word, &mut unresolved)).collect();
+    for name in unresolved {
+        entry.changed(format!(
+            "Kubernetes replaced $({name}) in its command, and the manifest does not have the value: use the variable in a \
+             script (job type shell), or write the value"
+        ));
+    }
     let mut payload = json!({"command": command});
-    let env = environment(container, entry);
-    if !env.is_empty() {
-        payload["env"] = Value::Object(env);
+    if !environment.env.is_empty() {
+        payload["env"] = Value::Object(environment.env);
     }
     if let Some(directory) = container.get("workingDir").and_then(Value::as_str) {
         payload["cwd"] = json!(directory);
@@ -199,16 +208,45 @@ fn set_command(job_spec: &Value, job: &mut JobDraft, entry: &mut ImportEntry) ->
     Ok(())
 }
 
-/// The variables of a container. Secrets become references.
-fn environment(container: &Value, entry: &mut ImportEntry) -> Map<String, Value> {
-    let mut env = Map::new();
-    for variable in container.get("env").and_then(Value::as_array).into_iter().flatten() {
-        let Some(name) = variable.get("name").and_then(Value::as_str) else { continue };
+/// The variables of a container.
+#[derive(Default)]
+struct Environment {
+    /// Values, and references to secrets.
+    env: Map<String, Value>,
+    /// Those whose value only the cluster knows.
+    unknown: BTreeSet<String>,
+    /// Whether there are variables that the manifest does not name.
+    has_others: bool,
+}
+
+impl Environment {
+    fn of(container: &Value, entry: &mut ImportEntry) -> Self {
+        let has_others = container.get("envFrom").is_some();
+        let mut found = Environment { has_others, ..Environment::default() };
+        for variable in container.get("env").and_then(Value::as_array).into_iter().flatten() {
+            found.add(variable, entry);
+        }
+        if has_others {
+            entry.changed("envFrom is left out: add the variables to payload.env");
+        }
+        found
+    }
+
+    /// Adds a variable, whose value may name variables before it. Secrets become references.
+    fn add(&mut self, variable: &Value, entry: &mut ImportEntry) {
+        let Some(name) = variable.get("name").and_then(Value::as_str) else { return };
         let secret = at(variable, &["valueFrom", "secretKeyRef"]);
-        match (variable.get("value"), secret) {
+        let value = match (variable.get("value"), secret) {
             (Some(value), _) => {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                env.insert(name.to_owned(), json!(value));
+                let mut unresolved = BTreeSet::new();
+                let value = self.expanded(&value, &mut unresolved);
+                for other in unresolved {
+                    entry.changed(format!(
+                        "Kubernetes replaced $({other}) in {name}, and the manifest does not have the value: write it"
+                    ));
+                }
+                json!(value)
             }
             (None, Some(secret)) => {
                 let part =
@@ -217,13 +255,45 @@ fn environment(container: &Value, entry: &mut ImportEntry) -> Map<String, Value>
                 entry.changed(format!(
                     "{name} comes from the secret {secret} of Punctual: punctual secret set {secret}"
                 ));
-                env.insert(name.to_owned(), json!({"$secret": secret}));
+                json!({"$secret": secret})
             }
-            (None, None) => entry.changed(format!("{name} is left out: its value comes from the cluster")),
+            (None, None) => {
+                entry.changed(format!("{name} is left out: its value comes from the cluster"));
+                self.unknown.insert(name.to_owned());
+                return;
+            }
+        };
+        self.env.insert(name.to_owned(), value);
+    }
+
+    /// The text with values in place of `$(NAME)`, as Kubernetes expands it: `$$` is a dollar sign, and a reference to no
+    /// variable stays as it is. So does one whose value is not in the manifest; `unresolved` gets its name.
+    fn expanded(&self, text: &str, unresolved: &mut BTreeSet<String>) -> String {
+        let (mut expanded, mut rest) = (String::new(), text);
+        while let Some((before, after)) = rest.split_once('$') {
+            expanded.push_str(before);
+            rest = after;
+            if let Some(after) = rest.strip_prefix('$') {
+                expanded.push('$');
+                rest = after;
+                continue;
+            }
+            let Some((name, after)) = rest.strip_prefix('(').and_then(|reference| reference.split_once(')'))
+            else {
+                expanded.push('$');
+                continue;
+            };
+            rest = after;
+            match self.env.get(name) {
+                Some(Value::String(value)) => expanded.push_str(value),
+                secret => {
+                    if secret.is_some() || self.unknown.contains(name) || self.has_others {
+                        unresolved.insert(name.to_owned());
+                    }
+                    expanded.push_str(&format!("$({name})"));
+                }
+            }
         }
+        expanded + rest
     }
-    if container.get("envFrom").is_some() {
-        entry.changed("envFrom is left out: add the variables to payload.env");
-    }
-    env
 }

@@ -223,11 +223,12 @@ fn command(unit: &str, service: &UnitFile, entry: &mut ImportEntry) -> Result<Jo
     let names = ["RuntimeMaxSec", "TimeoutStartSec", "TimeoutSec"];
     let timeout = names.iter().find_map(|name| calendar::span_seconds(service.last("Service", name)?));
     let timeout = timeout.filter(|timeout| *timeout > 0.0).unwrap_or(NO_TIMEOUT_SECS as f64);
+    let timeout = timeout.min(NO_TIMEOUT_SECS as f64);
     let fields = json!({
         "job_type": job_type,
         "payload": payload,
         "max_retries": 0,
-        "timeout_secs": timeout.min(NO_TIMEOUT_SECS as f64),
+        "timeout_secs": if timeout.fract() == 0.0 { json!(timeout as u64) } else { json!(timeout) },
     });
     Ok(if let Value::Object(fields) = fields { fields } else { JobDraft::new() })
 }

@@ -9,6 +9,7 @@ use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
+use punctual_core::access::Permission;
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::job::ResultOverflow;
@@ -29,11 +30,21 @@ pub struct ShowArgs {
 pub async fn run(args: ShowArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let job = client.job(args.which.id(&client).await?).await?;
-    args.output.print(&job, job_details)?;
+    print_job(&client, &job, args.output).await?;
     Ok(Exit::Done)
 }
 
-pub fn job_details(job: &JobBody) -> String {
+/// Prints a job. An empty payload and a hidden one look the same in an answer, so people learn which one it is.
+pub async fn print_job(client: &Client, job: &JobBody, output: OutputArgs) -> anyhow::Result<()> {
+    let mut hides_payload = false;
+    if output.is_table() && job.payload.is_none() {
+        let permissions = client.me().await?.permissions;
+        hides_payload = !permissions.iter().any(|permission| permission == Permission::PayloadRead.word());
+    }
+    output.print(job, |job| job_details(job, hides_payload))
+}
+
+fn job_details(job: &JobBody, hides_payload: bool) -> String {
     let last = job.last_execution.as_ref();
     details([
         ("Job", Some(job.job_id.to_string())),
@@ -72,7 +83,13 @@ pub fn job_details(job: &JobBody) -> String {
             "Not retried",
             job.retry.fail_on.as_ref().filter(|texts| !texts.is_empty()).map(|texts| texts.join(", ")),
         ),
-        ("Payload", job.payload.as_deref().map(document)),
+        (
+            "Payload",
+            match &job.payload {
+                Some(payload) => Some(document(payload)),
+                None => hides_payload.then(|| "hidden: needs payload:read".to_owned()),
+            },
+        ),
         ("Result", job.result.as_deref().map(document)),
         ("Version", Some(job.version.to_string())),
         ("Created", Some(time(job.created_at))),

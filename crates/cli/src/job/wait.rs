@@ -3,7 +3,7 @@
 use crate::job::list::status;
 use crate::job::live::LiveJobView;
 use crate::job::next;
-use crate::job::show::job_details;
+use crate::job::show::print_job;
 use crate::job::which::WhichJob;
 use crate::reconnect::Reconnect;
 use punctual_client::{Client, ClientError, JobBody, ScheduleType, Span};
@@ -105,7 +105,7 @@ pub async fn until_finished(
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     let job = finished?;
-    output.print(&job, job_details)?;
+    print_job(server.client(), &job, output).await?;
     if output.is_table() && COMMANDS.contains(&job.job_type.as_str()) {
         eprintln!("show its output with `punctual job logs {id}`");
     }

@@ -2,10 +2,11 @@
 
 use super::RawObject;
 use super::substitution::{self, ReferenceSources};
+use crate::import::now;
 use punctual_client::{AddSilence, SetChannel, SetRule};
 use punctual_config::output::{one_line, time};
 use punctual_core::job::InvalidField;
-use punctual_core::notify::{ChannelSecret, ChannelType};
+use punctual_core::notify::{ChannelSecret, ChannelType, Silence};
 use punctual_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -140,7 +141,9 @@ impl ManifestNotification {
             }
             NotificationBody::Rule(rule) => (**rule).clone().rule(Timestamp::EPOCH).problems(&self.name),
             NotificationBody::Silence(silence) => match (silence.ends_at, silence.duration) {
-                (Some(_), None) => vec![],
+                // One that has ended is ignored, so that a file can keep it.
+                (Some(ends_at), None) if ends_at <= now() => vec![],
+                (Some(ends_at), None) => silence_of(silence, ends_at).problems(),
                 _ => {
                     let fix = "is required, and duration is not allowed: a file can be applied at any time";
                     vec![InvalidField::new("ends_at", fix)]
@@ -170,6 +173,19 @@ pub fn namesakes(all: &[ManifestNotification]) -> Vec<String> {
     errors
 }
 
+/// The silence that a request would add now, for the checks of the server.
+fn silence_of(silence: &AddSilence, ends_at: Timestamp) -> Silence {
+    let now = now();
+    Silence {
+        jobs: silence.jobs.clone().unwrap_or_default().into(),
+        starts_at: silence.starts_at.unwrap_or(now),
+        ends_at,
+        reason: silence.reason.clone(),
+        created_by: String::new(),
+        created_at: now,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +210,7 @@ mod tests {
             (Channel, r#"{"name": "a", "type": "webhook", "uri": "x"}"#, "file (a): unknown field `uri`"),
             (Rule, r#"{"name": "a", "events": [], "channels": ["x"]}"#, "file (a): events must name"),
             (Silence, r#"{"duration": "1h"}"#, "file: ends_at is required"),
+            (Silence, r#"{"ends_at": "2199-01-01T00:00:00Z"}"#, "file: ends_at must be within a year"),
         ] {
             let errors = told(kind, json);
             assert!(errors.iter().any(|one| one.starts_with(error)), "{json}: {errors:?}");
@@ -201,5 +218,6 @@ mod tests {
         // The server may have the secret value.
         assert!(told(Channel, r#"{"name": "a", "type": "slack"}"#).is_empty());
         assert!(told(Channel, r#"{"name": "a", "type": "slack", "url": {"$secret": "x"}}"#).is_empty());
+        assert!(told(Silence, r#"{"ends_at": "2020-01-01T00:00:00Z"}"#).is_empty());
     }
 }

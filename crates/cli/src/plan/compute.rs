@@ -82,7 +82,7 @@ impl PlanReader<'_> {
         }
         changes.extend(new_parents(job, &ids));
         changes.extend(notifications::new_notify(&new_channels));
-        let PlannedPut { action, job_id, before, after } = planned;
+        let PlannedPut { action, job_id, status, before, after } = planned;
         let action = match action {
             PutAction::Create => PlannedAction::Create,
             PutAction::Update => PlannedAction::Update,
@@ -104,7 +104,7 @@ impl PlanReader<'_> {
             PlannedAction::Delete | PlannedAction::None => None,
         };
         let (owner_id, name) = (job.owner.clone(), job.name.clone());
-        Ok(PlannedJob { owner_id, name, action, job_id, changes, note, next_runs })
+        Ok(PlannedJob { owner_id, name, action, job_id, status, changes, note, next_runs })
     }
 }
 
@@ -146,6 +146,7 @@ async fn unlisted(
             name: job.name,
             action: PlannedAction::Delete,
             job_id: Some(job.job_id),
+            status: Some(job.status),
             changes: vec![],
             note: None,
             next_runs: None,

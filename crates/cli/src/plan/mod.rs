@@ -18,6 +18,7 @@ use punctual_config::exit::Exit;
 use punctual_config::hints;
 use punctual_config::output::{OutputArgs, tell};
 use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -59,6 +60,9 @@ pub struct PlannedJob {
     pub name: String,
     pub action: PlannedAction,
     pub job_id: Option<JobId>,
+    /// The status of the job as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
     /// Why a job without changed fields is updated.

@@ -5,12 +5,14 @@ use super::{Plan, PlannedAction, PlannedJob, PlannedNotification, Summary};
 use crate::schedule::occurrence_rows;
 use punctual_client::OccurrencePreview;
 use punctual_config::output::one_line;
+use punctual_core::job::JobStatus;
 
 /// All changes, and how many there are.
 pub fn told(plan: &Plan) -> String {
     let notifications = plan.notifications.iter().filter(|one| one.action != PlannedAction::None);
     let jobs = plan.jobs.iter().filter(|job| job.action != PlannedAction::None);
     let mut text: String = notifications.map(told_notification).chain(jobs.map(told_job)).collect();
+    text.extend(plan.jobs.iter().filter_map(ended_line));
     if !text.is_empty() {
         text += "\n";
     }
@@ -54,6 +56,18 @@ fn told_job(job: &PlannedJob) -> String {
     lines.join("\n") + "\n"
 }
 
+/// A line about an unchanged job that will not run, although a file has it.
+fn ended_line(job: &PlannedJob) -> Option<String> {
+    let advice = match (job.action, job.status?) {
+        (PlannedAction::None, JobStatus::Cancelled) => "it will not run; delete it and apply again",
+        (PlannedAction::None, JobStatus::Failed) => {
+            "it will not run again by itself; retry it with `punctual job retry`"
+        }
+        _ => return None,
+    };
+    Some(format!("{}: unchanged, but {}: {advice}\n", one_line(&job.name), job.status?.as_str()))
+}
+
 fn told_runs(heading: &str, runs: Option<&[OccurrencePreview]>) -> Vec<String> {
     let runs = match runs {
         None => return vec![format!("    {heading}: not recurring")],
@@ -86,6 +100,7 @@ mod tests {
             name: name.to_owned(),
             action,
             job_id: None,
+            status: None,
             changes: vec![],
             note: None,
             next_runs,
@@ -111,6 +126,12 @@ mod tests {
                 job("new", PlannedAction::Create, Some(NextRuns { before: None, after: Some(after) })),
                 PlannedJob { changes: vec![change], ..job("changed", PlannedAction::Update, Some(runs)) },
                 job("same", PlannedAction::None, None),
+                PlannedJob {
+                    status: Some(JobStatus::Cancelled),
+                    ..job("stopped", PlannedAction::None, None)
+                },
+                PlannedJob { status: Some(JobStatus::Failed), ..job("once", PlannedAction::None, None) },
+                PlannedJob { status: Some(JobStatus::Active), ..job("well", PlannedAction::None, None) },
                 job("old", PlannedAction::Delete, None),
             ],
         );

@@ -127,12 +127,15 @@ impl UseCases {
         if running(self.store()).await?.len() >= max {
             return Err(UseCaseError::DirectoryFull { what: "running operations", max });
         }
-        let details = json!({
+        let mut details = json!({
             "action": order.action,
             "target": order.selection.target(),
             "filter": self.shown_filter(&order.filter),
             "matched": preview.matched.count,
         });
+        if let Some(patch) = &order.patch {
+            details["patch"] = audited_patch(patch);
+        }
         let operation = BulkOperation {
             id,
             action: order.action,
@@ -477,6 +480,17 @@ impl UseCases {
         }
         document
     }
+}
+
+/// A patch as the audit log has it: without the payload, as in the entry of an update of one job.
+fn audited_patch(patch: &str) -> Value {
+    let mut patch: Value = serde_json::from_str(patch).unwrap_or_default();
+    for (field, value) in patch.as_object_mut().into_iter().flatten() {
+        if field == "payload" || field.starts_with("payload.") {
+            *value = json!("changed");
+        }
+    }
+    patch
 }
 
 /// The selection at its beginning. Jobs that are submitted later are not in it.

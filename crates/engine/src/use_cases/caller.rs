@@ -61,9 +61,14 @@ impl Caller {
     }
 
     pub(crate) fn check(&self, case: UseCase) -> Result<(), Forbidden> {
+        self.check_on(case, "")
+    }
+
+    /// The same for a request about an object, which the reason names.
+    pub(crate) fn check_on(&self, case: UseCase, object: &str) -> Result<(), Forbidden> {
         self.check_permission(case.permission())?;
         if case.is_server_wide() {
-            self.check_whole_server()?;
+            self.check_whole_server(case, object)?;
         }
         Ok(())
     }
@@ -93,13 +98,19 @@ impl Caller {
 
     /// Refuses a caller whose scope is limited: what it asks for covers the jobs of all owners, queues and
     /// types.
-    fn check_whole_server(&self) -> Result<(), Forbidden> {
+    fn check_whole_server(&self, case: UseCase, object: &str) -> Result<(), Forbidden> {
         if self.grant.scope.is_everything() {
             return Ok(());
         }
-        Err(Forbidden(
-            "it covers all owners, queues and job types, and the token is limited to some".to_owned(),
-        ))
+        let whole = match object {
+            "" => "it covers all owners, queues and job types".to_owned(),
+            object => format!("{object} belongs to the whole server"),
+        };
+        Err(Forbidden(format!(
+            "{whole}: {} needs {} and a token that is not limited to owners, queues or job types",
+            case.name(),
+            case.permission()
+        )))
     }
 
     /// Refuses a caller that may see only some of the jobs in its queues.
@@ -129,7 +140,23 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::access::{NamePattern, Scope};
     use punctual_core::time::Timestamp;
+
+    #[test]
+    fn a_limited_caller_learns_what_belongs_to_the_whole_server() {
+        let token = Token::new("k3v8", [0; 32], Role::Admin, Timestamp::EPOCH);
+        let mut caller = Caller::of_token(&token);
+        assert_eq!(caller.check_on(UseCase::SetChannel, "channel ops"), Ok(()));
+        caller.grant.scope = Scope { queues: vec![NamePattern::new("mail")], ..Scope::default() };
+        let needs =
+            "needs notifications:write and a token that is not limited to owners, queues or job types";
+        let Forbidden(told) = caller.check_on(UseCase::SetChannel, "channel ops").unwrap_err();
+        assert_eq!(told, format!("channel ops belongs to the whole server: channel.set {needs}"));
+        let Forbidden(told) = caller.check(UseCase::AddSilence).unwrap_err();
+        assert_eq!(told, format!("it covers all owners, queues and job types: silence.add {needs}"));
+        assert_eq!(caller.check_on(UseCase::PauseJob, "job 1"), Ok(()));
+    }
 
     #[test]
     fn sessions_of_workers_belong_to_the_token_or_to_the_user_of_a_provider() {

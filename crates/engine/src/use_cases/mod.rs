@@ -183,7 +183,8 @@ impl UseCases {
 
     /// For a request about an object, which the audit log names if it is refused.
     fn permit_on(&self, case: UseCase, object: impl Display) -> Result<(), Forbidden> {
-        self.noted(case, object, self.caller.check(case))
+        let object = object.to_string();
+        self.noted(case, &object, self.caller.check_on(case, &object))
     }
 
     /// The same result; a refusal is noted for the audit log.

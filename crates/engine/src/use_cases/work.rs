@@ -216,13 +216,20 @@ fn served_in_scope(scope: &Scope, queues: &[String], job_types: &[String]) -> Re
             pattern_list(&scope.queues)
         )));
     }
-    match job_types.iter().find(|job_type| !scope.has_job_type(job_type)) {
-        Some(other) => Err(Forbidden(format!(
-            "the job type {other} is not in its scope: {}",
-            pattern_list(&scope.job_types)
-        ))),
-        None => Ok(()),
+    let (allowed, others): (Vec<&str>, Vec<&str>) =
+        job_types.iter().map(String::as_str).partition(|job_type| scope.has_job_type(job_type));
+    if others.is_empty() {
+        return Ok(());
     }
+    let fix = match allowed.is_empty() {
+        true => "give it a token for these types".to_owned(),
+        false => format!("start it with --job-types {}", allowed.join(",")),
+    };
+    Err(Forbidden(format!(
+        "the worker announces the job types {}, and its token is limited to {}: {fix}",
+        job_types.join(", "),
+        pattern_list(&scope.job_types)
+    )))
 }
 
 /// The engine's worker port, limited to the sessions of one caller.
@@ -339,5 +346,22 @@ mod tests {
             let allowed = [&mail, &both, &all].map(|queues| allows(&grant, queues, &types));
             assert_eq!(allowed, expected, "{role} {queues:?}");
         }
+    }
+
+    #[test]
+    fn a_worker_that_announces_other_types_learns_which_ones_to_name() {
+        let scope = Scope { job_types: vec![NamePattern::new("shell")], ..Scope::default() };
+        let told = |types: &[&str]| {
+            let types: Vec<String> = types.iter().map(|one| (*one).to_owned()).collect();
+            served_in_scope(&scope, &[], &types).map_err(|refused| refused.to_string())
+        };
+        assert_eq!(told(&["shell"]), Ok(()));
+        let refused = told(&["http", "shell"]).unwrap_err();
+        assert_eq!(
+            refused,
+            "the worker announces the job types http, shell, and its token is limited to shell: start it with \
+             --job-types shell"
+        );
+        assert!(told(&["http"]).unwrap_err().ends_with("limited to shell: give it a token for these types"));
     }
 }

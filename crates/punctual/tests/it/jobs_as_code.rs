@@ -442,6 +442,14 @@ async fn channels_and_rules_of_a_file_are_applied_before_the_jobs_that_name_them
     );
     assert!(planned.contains("notify: (none) → \"chat, ops (to be created)\""), "{planned}");
     assert!(planned.ends_with("4 to create, 0 to update, 0 to delete, 1 unchanged\n"), "{planned}");
+    // What the server would refuse stops everything.
+    let far =
+        files.write("far.yaml", &WITH_NOTIFICATIONS.replace("2026-01-02T00:00:00Z", "2199-01-02T00:00:00Z"));
+    for command in ["plan", "apply"] {
+        let (code, _, error) = ended(&server.cli(&[command, "-f", &far]));
+        assert!(code != 0 && error.contains("silence 1: ends_at must be within a year"), "{code} {error}");
+    }
+    assert!(!server.said(&["channel", "list"]).contains("chat"));
     let applied = server.said(&["apply", "-f", &file]);
     assert!(applied.ends_with("4 created, 0 updated, 0 deleted, 1 unchanged\n"), "{applied}");
     assert_eq!(exit_code(&server, &["plan", "-f", &file]), 0);
@@ -455,6 +463,14 @@ async fn channels_and_rules_of_a_file_are_applied_before_the_jobs_that_name_them
     let exported = files.write("exported.yaml", &exported);
     let (code, planned, error) = ended(&server.cli(&["plan", "-f", &exported]));
     assert_eq!(code, 0, "{planned}{error}");
+
+    // An unchanged job that will not run is named.
+    assert!(server.cli(&["job", "cancel", "invoices"]).status.success());
+    let applied = server.said(&["apply", "-f", &file]);
+    let cancelled = "invoices: unchanged, but CANCELLED: it will not run; delete it and apply again\n";
+    assert!(applied.starts_with(cancelled), "{applied}");
+    let report: Value = serde_json::from_str(&server.said(&["apply", "-f", &file, "-o", "json"])).unwrap();
+    assert_eq!(report["jobs"][0]["status"], "CANCELLED");
 
     // A change names its fields, and a value that must be a reference is refused.
     let changed = WITH_NOTIFICATIONS.replace("https://example.org/hook", "https://example.org/new");
