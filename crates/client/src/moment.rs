@@ -41,7 +41,7 @@ mod tests {
                 "2026-11-16T08:00:00",
                 "must name its zone: 2026-11-16T08:00:00Z for UTC, or an offset as in 2026-11-16T08:00:00+01:00",
             ),
-            ("2026-11-16", "must have a time of day and a zone, such as 2026-11-16T08:30:00Z"),
+            ("2026-11-16", "must have a time of day and a zone, such as 2026-11-16T00:00:00Z"),
             ("0000-01-01T00:00:00+23:59", "must not be before 0000-01-01T00:00:00Z"),
             ("9999-12-31T23:59:59Z", "must be before 9999-12-30T00:00:00Z, where the calendar ends"),
             (

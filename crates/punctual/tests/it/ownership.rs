@@ -221,6 +221,9 @@ async fn data_of_jobs_needs_a_permission_of_its_own() {
         assert!(!body.to_string().contains("secret-of-a-job"), "{path}: {body}");
     }
     assert_eq!(viewer.get(&format!("/api/v1/jobs/{job}/logs")).await.0, StatusCode::FORBIDDEN);
+    let shown = |secret: &str| server.said(&["job", "show", &job, "--token", secret]);
+    let hidden = "hidden: needs payload:read";
+    assert!(shown(&viewer.secret).contains(hidden) && !shown(&auditor.secret).contains(hidden));
     let (_, body) = auditor.get(&format!("/api/v1/jobs/{job}")).await;
     assert!(body["payload"].to_string().contains("secret-of-a-job"), "{body}");
     let (status, body) = auditor.get(&format!("/api/v1/jobs/{job}/logs")).await;
