@@ -39,9 +39,12 @@ pub const CHOSEN_DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 pub const SCHEDULES_OF_JOB_MAX: usize = 16;
 /// The shortest distance between two occurrences of one of several schedules of a job. Closer ones are rejected.
 pub const SCHEDULES_SPACING_MIN: Duration = Duration::from_secs(60);
-/// Occurrences of a job's schedules that a count compares, so that those at the same instant count once. In a range with
-/// more of them, they count once for each schedule.
+/// Occurrences of a job's schedules, without the most frequent one, that a count compares with those of the others, so that
+/// those at the same instant count once.
 pub const SCHEDULES_COMPARED_MAX: usize = 5_000;
+/// Occurrences of all schedules of a job that a count steps through if there are too many to compare. In a range with more of
+/// them, those at the same instant count once for each schedule.
+pub const SCHEDULES_STEPPED_MAX: u64 = 50_000;
 /// How often the leader checks whether the time zone data has changed, and how soon after a failure or while it does
 /// not lead.
 pub const RETIME_INTERVAL: Duration = Duration::from_secs(300);

@@ -15,6 +15,7 @@
 mod cgroups;
 pub mod containment;
 mod exec;
+mod handed;
 mod lines;
 mod mountinfo;
 mod namespace;
@@ -31,6 +32,7 @@ pub use tree::signal_all as signal_below;
 use crate::containment::Owner;
 use cgroups::{Cgroups, Entrance};
 use exec::{Setup, WorkingDir};
+use handed::Handed;
 use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
 use output::{Outlet, Output, Pump};
@@ -220,15 +222,15 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         landlock: sandbox.landlock.clone(),
         scratch: sandbox.scratch.clone(),
     };
-    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
+    let setup = hand_over(&setup)?;
     let mut command = Command::new(THIS_PROGRAM);
-    let status_pipe = match request.enclosure.hold {
+    let namespace = match request.enclosure.hold {
         Hold::ShimOnly | Hold::Cgroup { .. } if !sandbox.namespaces => None,
         _ => Some(enter_namespace(&mut command, request)?),
     };
     command
         .arg(exec::SUBCOMMAND)
-        .arg(setup)
+        .arg(setup.argument())
         .args(&request.command)
         .env_clear()
         .envs(request.env.iter().map(|(name, value)| (exec::carried_name(name), value)))
@@ -240,11 +242,19 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
-    if status_pipe.is_some() && !geteuid().is_root() {
+    if namespace.is_some() && !geteuid().is_root() {
         // Giving up rights always works.
         let _ = namespace::drop_capabilities();
     }
-    Ok(StartedCommand { child, status_pipe })
+    Ok(StartedCommand { child, status_pipe: namespace.map(|(status_pipe, _)| status_pipe) })
+}
+
+/// Commands see the arguments of the stage before them, which must not show the paths that are hidden from them.
+fn hand_over(setup: &impl serde::Serialize) -> Result<Handed, CannotStart> {
+    Handed::new(setup).map_err(|error| CannotStart {
+        text: format!("the setup of the command cannot be passed on: {error}"),
+        is_permanent: false,
+    })
 }
 
 /// Where the command runs: by default in the worker's directory, unless it is hidden or the command has
@@ -266,8 +276,8 @@ fn working_dir(request: &Request) -> WorkingDir {
     WorkingDir { path: own.unwrap_or_else(|| sandbox.temporary_dir()), is_given: false }
 }
 
-/// Makes the command start under the first process of a new PID namespace.
-fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPipe, CannotStart> {
+/// Makes the command start under the first process of a new PID namespace, whose setup is open until then.
+fn enter_namespace(command: &mut Command, request: &Request) -> Result<(StatusPipe, Handed), CannotStart> {
     let sandbox = &request.enclosure.sandbox;
     let unshared = if sandbox.namespaces { namespace::unshare_for_mounts() } else { namespace::unshare() };
     let opened = unshared.and_then(|()| StatusPipe::open());
@@ -280,10 +290,9 @@ fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPip
         scratch: sandbox.scratch.clone(),
         protects_kernel: sandbox.protects_kernel,
     });
-    let setup = InitSetup::new(&status_pipe, request.kill_grace, mounts);
-    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
-    command.arg(INIT_SUBCOMMAND).arg(setup);
-    Ok(status_pipe)
+    let setup = hand_over(&InitSetup::new(&status_pipe, request.kill_grace, mounts))?;
+    command.arg(INIT_SUBCOMMAND).arg(setup.argument());
+    Ok((status_pipe, setup))
 }
 
 /// A command with all processes that it has started.

@@ -35,8 +35,9 @@ pub use cipher::{CipherError, SealedValue, SecretCipher};
 pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
-    Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentStep, ParentToken,
-    ReplacedSecret, SecretAbout, StoredDocument, StoredSecret, Token, TokenAbout, User, UserAbout,
+    BoundedAddition, Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind,
+    DocumentLimit, DocumentStep, ParentToken, ReplacedSecret, SecretAbout, StoredDocument, StoredSecret,
+    Token, TokenAbout, User, UserAbout,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,

@@ -87,6 +87,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (socket, bound) = oneshot::channel();
     let listeners = Listeners::new(listener, Some(bound));
     let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
+    let api = api.presenting(http.tls.clone());
+    tokio::spawn(api.follow_provider());
     node.run_http(http.run(api.router(), node.stopping()));
     node.run_loops(engine);
     tell_commands(&data_dir, &announced, socket);

@@ -160,6 +160,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (socket, bound) = oneshot::channel();
     let listeners = Listeners::new(listener, Some(bound));
     let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
+    api = api.presenting(http.tls.clone());
+    tokio::spawn(api.follow_provider());
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);

@@ -71,6 +71,7 @@ mod job_types;
 mod jobs_as_code;
 mod keys;
 mod kill;
+mod left_behind;
 mod lifecycle;
 mod limited_workers;
 mod limits;
