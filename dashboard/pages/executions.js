@@ -27,7 +27,7 @@ function ExecutionsList() {
   for (const name of ['queue', 'job_type', 'owner', 'worker']) if (search.get(name)) filter[name] = search.get(name);
   const range = { from: Date.parse(search.get('from') ?? ''), until: Date.parse(search.get('until') ?? '') };
   const isRange = !Number.isNaN(range.from) && !Number.isNaN(range.until) && !OPEN.includes(filter.status);
-  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: 3000, keyOf: (one) => one.execution_id });
+  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: isRange ? undefined : 3000, keyOf: (one) => one.execution_id });
   // The API lists the latest first and has no filter by time: the page reads back to the beginning of the time, up to a limit.
   const oldest = pages.items.at(-1)?.completed_at;
   const isBack = !pages.next || (oldest && Date.parse(oldest) < range.from);
@@ -41,7 +41,7 @@ function ExecutionsList() {
   const items = pages.items.filter((one) => one.status === filter.status && (!isRange || (Date.parse(one.completed_at) >= range.from && Date.parse(one.completed_at) < range.until)));
   const zone = zoneFor();
   const set = (name) => (value) => setParams({ [name]: value });
-  const { columns, menu } = useColumns('executions', executionColumns({ withName: true }));
+  const { columns, menu } = useColumns('executions', executionColumns({ withName: true }), [], []);
   const isOpen = OPEN.includes(filter.status);
   return html`<${Head} title="Executions" about="Attempts to run an occurrence of a job, in one status at a time.">
       ${can('jobs:write') && isOpen && items.length > 0 && html`<${Button} icon="ban" kind="danger" onClick=${() => actOnMatching('cancel', { target: 'executions', filter })}>Cancel all that match…</${Button}>`}

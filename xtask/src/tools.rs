@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub use browser::measure_dashboard;
 use python::Python;
 pub use python::PythonTools;
 

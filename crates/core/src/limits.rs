@@ -504,7 +504,10 @@ pub const CHECK_ROWS: usize = 64;
 pub const DAMAGE_LISTED_MAX: usize = 20;
 
 /// Pages of jobs that a sorted list compares. If there are more, the answer says so.
-pub const SORTED_PAGES_MAX: usize = 10;
+pub const SORTED_PAGES_MAX: usize = 5;
+/// Due times of each kind and segment that a list by next run reads, and how many of their jobs it reads.
+pub const NEXT_RUNS_READ: usize = 48;
+pub const NEXT_RUNS_COMPARED: usize = 2_000;
 /// Pages of jobs that are read for those that use a channel, a secret or a calendar, before it is removed. If there are
 /// more, the removal must be forced.
 pub const USES_PAGES_MAX: usize = 20;

@@ -38,6 +38,7 @@ mod counted;
 mod damaged;
 mod dashboard;
 mod dashboard_pages;
+mod dashboard_scale;
 mod database_away;
 mod dead_letters;
 mod demo;
