@@ -10,7 +10,7 @@
 use crate::options::{BrokerOpenError, BrokerOptions, SettingNames};
 use crate::transport::{BrokerSubscription, BrokerTransport};
 use async_trait::async_trait;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use punctual_core::limits::{BROKER_ANSWER_MAX, BROKER_CONFIRM_MAX};
 use punctual_core::ports::ReadyQueueError;
 use punctual_core::service_url::{Login, Tls, advice};
@@ -26,11 +26,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The partition of hints.
 const PARTITION: i32 = 0;
-/// How long a client may look for its topic: shorter than a call may take, so that the reason of a failure is known.
-const TOPIC_FOUND_MAX: Duration = Duration::from_millis(1_500);
 /// The pause before the next look at a topic that the broker is about to create, and how many there are.
 const TOPIC_PAUSE: Duration = Duration::from_millis(100);
 const TOPIC_TRIES_MAX: usize = 10;
@@ -63,9 +62,12 @@ pub(crate) struct KafkaClient<T: Send + 'static> {
 pub(crate) type KafkaProducer = KafkaClient<FutureProducer<KafkaReasons>>;
 pub(crate) type KafkaConsumer = KafkaClient<StreamConsumer<KafkaReasons>>;
 
-/// The last reason why a broker could not be used.
+/// The last reason why a broker could not be used, and whether there is another one.
 #[derive(Clone, Default)]
-pub(crate) struct KafkaReasons(Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>);
+pub(crate) struct KafkaReasons {
+    last: Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>,
+    all_down: Arc<Notify>,
+}
 
 struct KafkaSubscription {
     consumer: Arc<KafkaConsumer>,
@@ -78,10 +80,13 @@ impl ClientContext for KafkaReasons {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code();
-        // "All brokers are down" follows the reasons of each.
-        if let Some(code) = code.filter(|code| *code != RDKafkaErrorCode::AllBrokersDown) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_owned()));
+        match error.rdkafka_error_code() {
+            // This follows the reasons of each.
+            Some(RDKafkaErrorCode::AllBrokersDown) => self.all_down.notify_one(),
+            Some(code) => {
+                *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_owned()));
+            }
+            None => {}
         }
     }
 }
@@ -167,20 +172,22 @@ impl KafkaHosts {
         for _ in 0..TOPIC_TRIES_MAX {
             let (asked, topic) = (consumer.clone(), topic.to_owned());
             let answer = blocking(move || {
-                let metadata = asked.fetch_metadata(Some(&topic), TOPIC_FOUND_MAX)?;
+                let metadata = asked.fetch_metadata(Some(&topic), BROKER_ANSWER_MAX)?;
                 let failed = metadata.topics().iter().find_map(|topic| topic.error());
                 Ok(failed.map(RDKafkaErrorCode::from))
             });
-            match answer.await {
+            let answer = tokio::select! {
+                biased;
+                answer = answer => answer,
+                error = consumer.failure() => Err(error),
+            };
+            match answer {
                 Ok(None) => return Ok(()),
                 Ok(Some(code)) if is_being_created(code) => last = code,
                 Ok(Some(code)) => {
                     return Err(self.failed(&KafkaError::MetadataFetch(code), &consumer.reasons));
                 }
-                Err(error) => {
-                    consumer.read_events();
-                    return Err(self.failed(&error, &consumer.reasons));
-                }
+                Err(error) => return Err(self.failed(&error, &consumer.reasons)),
             }
             tokio::time::sleep(TOPIC_PAUSE).await;
         }
@@ -190,7 +197,7 @@ impl KafkaHosts {
     /// An error for users. A call that was only not answered has failed for the last reason that librdkafka gave.
     pub fn failed(&self, error: &KafkaError, reasons: &KafkaReasons) -> ReadyQueueError {
         let (address, SettingNames { url, password_file }) = (&self.address, self.names);
-        let reason = reasons.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reason = reasons.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (code, why) = match (error.rdkafka_error_code(), reason) {
             (Some(code), Some((reason, why))) if is_without_answer(code) => (Some(reason), why),
             (code, _) => (code, error.to_string()),
@@ -230,11 +237,31 @@ impl KafkaHosts {
     }
 }
 
+impl KafkaProducer {
+    /// Waits for confirmations, or until there is no broker to confirm anything. librdkafka would wait longer.
+    pub async fn confirmed<T>(
+        &self,
+        confirmations: impl Future<Output = Result<T, KafkaError>>,
+    ) -> Result<T, KafkaError> {
+        // They may be back since. If they are not, librdkafka says so again when it has tried to connect.
+        let _ = self.reasons.all_down.notified().now_or_never();
+        tokio::select! {
+            biased;
+            confirmed = confirmations => confirmed,
+            () = self.reasons.all_down.notified() => Err(KafkaError::Global(RDKafkaErrorCode::AllBrokersDown)),
+        }
+    }
+}
+
 impl KafkaConsumer {
-    /// Reads what librdkafka has reported so far; messages are not among it yet.
-    fn read_events(&self) {
-        for _ in 0..TOPIC_TRIES_MAX {
-            let _ = self.recv().now_or_never();
+    /// The next failure of a consumer that has no partitions yet.
+    async fn failure(&self) -> KafkaError {
+        loop {
+            if let Err(error) = self.recv().await
+                && !may_pass(&error)
+            {
+                return error;
+            }
         }
     }
 }
@@ -326,11 +353,12 @@ impl BrokerTransport for KafkaTransport {
         // Taken out while it is used: a call that fails or is dropped leaves no broken client behind.
         let producer = match place.take() {
             Some(producer) => producer,
-            None => self.hosts.producer(TOPIC_FOUND_MAX)?,
+            None => self.hosts.producer(BROKER_ANSWER_MAX)?,
         };
         let record = FutureRecord::<(), [u8]>::to(&self.topic).partition(PARTITION).payload(&message);
-        let sent = producer.send(record, BROKER_ANSWER_MAX).await;
-        sent.map_err(|(error, _)| self.hosts.failed(&error, &producer.reasons))?;
+        let sent = producer.send(record, BROKER_ANSWER_MAX).map_err(|(error, _)| error);
+        let confirmed = producer.confirmed(sent).await;
+        confirmed.map_err(|error| self.hosts.failed(&error, &producer.reasons))?;
         *place = Some(producer);
         Ok(())
     }

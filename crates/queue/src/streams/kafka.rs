@@ -67,10 +67,14 @@ impl KafkaSender {
             }
             confirmations.push(producer.send_result(record).map_err(|(error, _)| failed(&error))?);
         }
-        for confirmation in confirmations {
-            let stored = confirmation.await.map_err(|_| failed(&KafkaError::Canceled))?;
-            stored.map_err(|(error, _)| failed(&error))?;
-        }
+        let confirmed = producer.confirmed(async {
+            for confirmation in confirmations {
+                let stored = confirmation.await.map_err(|_| KafkaError::Canceled)?;
+                stored.map_err(|(error, _)| error)?;
+            }
+            Ok(())
+        });
+        confirmed.await.map_err(|error| failed(&error))?;
         *place = Some(producer);
         Ok(())
     }

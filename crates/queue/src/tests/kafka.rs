@@ -1,7 +1,9 @@
 //! Kafka, on the brokers that librdkafka has for tests: they speak the protocol over TCP and keep everything in memory.
 //! They are in this process, so each test has its own.
 
-use super::faults::{fails, publishes, reconnects};
+use super::faults::{
+    an_absent_broker_is_reported_with_advice_and_without_the_password, fails, publishes, reconnects,
+};
 use super::{stage, streams};
 use crate::conformance::{QueueStage, each_queue_case, hint, received};
 use punctual_core::ports::{OutgoingEvent, ReadyQueue, ReadyQueueError};
@@ -103,6 +105,12 @@ async fn the_watchdog_replaces_a_silent_connection() {
     reconnects(&here).await;
     publishes(&peer, "again").await;
     assert_eq!(received(&here).await, hint("again"));
+}
+
+#[tokio::test]
+async fn absent_brokers_are_reported_with_advice_and_without_the_password() {
+    an_absent_broker_is_reported_with_advice_and_without_the_password("kafka").await;
+    streams::an_absent_broker_is_reported_without_the_password("kafka").await;
 }
 
 #[tokio::test]
