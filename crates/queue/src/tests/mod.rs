@@ -4,8 +4,6 @@ mod ensemble;
 mod faults;
 #[cfg(feature = "kafka")]
 mod kafka;
-#[cfg(feature = "kafka-tls")]
-mod kafka_tls;
 mod redis_nodes;
 mod secured;
 mod streams;
