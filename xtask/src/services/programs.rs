@@ -99,6 +99,7 @@ fn wanted(service: Service) -> Option<Wanted> {
         | Service::Receivers
         | Service::Nats
         | Service::NatsSecured
+        | Service::NatsCluster
         | Service::RabbitMq
         | Service::RabbitMqSecured => return None,
         Service::Postgres | Service::Replica => Wanted {
@@ -141,7 +142,7 @@ fn wanted(service: Service) -> Option<Wanted> {
             advice: "install MariaDB 10.11 or newer with Galera 4 and rsync, so that `mariadbd`, `wsrep_sst_rsync` and \
                      /usr/lib/galera/libgalera_smm.so are found",
         },
-        Service::Redis | Service::RedisSecured => Wanted {
+        Service::Redis | Service::RedisSecured | Service::RedisSentinel | Service::RedisCluster => Wanted {
             name: "Redis",
             program: "redis-server",
             version: "Redis server",
@@ -177,7 +178,7 @@ fn wanted(service: Service) -> Option<Wanted> {
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
     let Some(Wanted { name, packages, advice, .. }) = wanted(service) else {
         return match service {
-            Service::Nats | Service::NatsSecured => brokers::install_nats(root),
+            Service::Nats | Service::NatsSecured | Service::NatsCluster => brokers::install_nats(root),
             Service::RabbitMq | Service::RabbitMqSecured => {
                 brokers::install_rabbitmq(&unpacked_folder(root, service)?)
             }
@@ -308,7 +309,7 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
         Service::Replica => Service::Postgres,
         Service::MariaDbSecured => Service::MariaDb,
         Service::EtcdCluster | Service::EtcdSecured => Service::Etcd,
-        Service::RedisSecured => Service::Redis,
+        Service::RedisSecured | Service::RedisSentinel | Service::RedisCluster => Service::Redis,
         Service::RabbitMqSecured => Service::RabbitMq,
         Service::ZooKeeperCluster => Service::ZooKeeper,
         other => other,
