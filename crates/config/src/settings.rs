@@ -557,9 +557,11 @@ settings! {
     }
 }
 
+mod blobs;
 mod brokers;
 mod tracing;
 
+pub use blobs::BlobSettings;
 pub use brokers::{BrokerSettings, EventSettings, IntakeSettings};
 pub use tracing::TracingSettings;
 
@@ -602,6 +604,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -622,6 +625,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -641,6 +645,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -661,6 +666,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         coordination: CoordinationSettings,
         broker: BrokerSettings,

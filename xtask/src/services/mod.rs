@@ -19,6 +19,7 @@ mod packages;
 mod postgres;
 mod programs;
 mod receivers;
+mod s3;
 mod server;
 mod site;
 
@@ -43,7 +44,7 @@ cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with its own servers; PUNCTUAL_TEST_POSTGRES and similar variables hold their addresses;
                             a SERVICE is postgres, mariadb, mysql, redis, nats, rabbitmq, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
-                            oidc is a provider of OpenID Connect; receivers get mails and webhooks;
+                            oidc is a provider of OpenID Connect; receivers get mails and webhooks; s3 has a bucket;
                             mariadb-secured, redis-secured, etcd-secured, nats-secured and rabbitmq-secured speak TLS, with the
                             certificates in PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
@@ -78,10 +79,12 @@ pub enum Service {
     Oidc,
     /// Receivers of mails and webhooks.
     Receivers,
+    /// An S3 store with a bucket.
+    S3,
 }
 
 impl Service {
-    const ALL: [Service; 19] = [
+    const ALL: [Service; 20] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -101,6 +104,7 @@ impl Service {
         Service::RabbitMqSecured,
         Service::Oidc,
         Service::Receivers,
+        Service::S3,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -125,6 +129,7 @@ impl Service {
             Service::RabbitMqSecured => "rabbitmq-secured",
             Service::Oidc => "oidc",
             Service::Receivers => "receivers",
+            Service::S3 => "s3",
         }
     }
 
