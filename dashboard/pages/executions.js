@@ -1,7 +1,7 @@
 // Executions of all jobs, and one of them.
 
 import { html, useEffect, useState } from '../lib.js';
-import { get, part, post } from '../api.js';
+import { API, get, part, post } from '../api.js';
 import { ask, attempt, can, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { go, params, setParams } from '../router.js';
@@ -143,7 +143,7 @@ function Execution({ id }) {
         <dt>Id</dt><dd class="mono small">${one.execution_id}</dd>
       </dl></${Card}>
       ${one.progress && html`<${Card} title="Progress"><progress max="100" value=${Number(one.progress.percent ?? 0)} aria-label="Progress"></progress><p>${one.progress.percent !== null ? `${one.progress.percent} %` : ''} ${one.progress.message ?? ''}</p><p class="muted small">reported <${Time} at=${one.progress.noted_at} style="relative"/></p></${Card}>`}
-      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result"><${Document} value=${one.result} label="Result"/></${Card}>`}
+      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result" extra=${one.result.$blob && html`<a href=${`${API}executions/${one.execution_id}/result`} download=${`${one.execution_id}.json`}>Download ${bytes(one.result.bytes ?? 0)}</a>`}><${Document} value=${one.result} label="Result"/></${Card}>`}
       ${one.checkpoint !== null && one.checkpoint !== undefined && html`<${Card} title="Checkpoint" extra=${html`<span class="muted small">${bytes(one.checkpoint_bytes ?? 0)}</span>`}><${Document} value=${one.checkpoint} label="Checkpoint"/></${Card}>`}
       ${owner.data && can('payload:read') && html`<${Card} title=${one.payload === undefined ? 'Payload' : 'Payload of this run'}><${Document} value=${one.payload === undefined ? owner.data.payload : one.payload} label="Payload"/></${Card}>`}
     </div></div>`;

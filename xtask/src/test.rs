@@ -75,6 +75,7 @@ fn services(extent: Extent) -> Vec<Service> {
                     Service::ZooKeeper,
                     Service::Oidc,
                     Service::Receivers,
+                    Service::S3,
                 ],
             ]
             .concat()

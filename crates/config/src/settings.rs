@@ -560,9 +560,11 @@ settings! {
     }
 }
 
+mod blobs;
 mod brokers;
 mod tracing;
 
+pub use blobs::BlobSettings;
 pub use brokers::{BrokerSettings, EventSettings, IntakeSettings};
 pub use tracing::TracingSettings;
 
@@ -605,6 +607,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -625,6 +628,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -644,6 +648,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -664,6 +669,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         coordination: CoordinationSettings,
         broker: BrokerSettings,

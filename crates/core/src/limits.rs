@@ -65,6 +65,14 @@ pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of an attempt's result as JSON. A larger result fails the attempt without retry, so that it is
 /// noticed; a longer last line of a command is not a result.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a result that is stored as a blob, which `blobs.size_max` lowers. A larger one fails the attempt without retry.
+pub const BLOB_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes of a blob that are in memory at once, for each that is written or read.
+pub const BLOB_PART_BYTES: usize = 64 * 1024;
+/// How long a blob is kept that no execution refers to: the report of its execution follows the upload.
+pub const BLOB_UNUSED_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// How often the leader looks for blobs that no execution refers to.
+pub const BLOB_SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Occurrences that one fire of one schedule may create; the rest follow in the next fire.
 pub const FIRES_PER_PLAN_MAX: usize = 100;
 /// Open occurrences of a job that does not set `max_open`. Further ones are skipped with reason `backlog`.

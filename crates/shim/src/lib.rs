@@ -36,6 +36,7 @@ use handed::Handed;
 use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
 use output::{Outlet, Output, Pump};
+use punctual_core::job::ResultOverflow;
 use punctual_worker::process::ShimCommand;
 use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
@@ -312,6 +313,8 @@ struct Tree {
     status_pipe: Option<StatusPipe>,
     phase: TreePhase,
     was_stopped: bool,
+    /// Whether a large result is stored as a blob.
+    stores_blob: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -341,13 +344,15 @@ impl Tree {
         }
         let noted = tokio::spawn(notebook.pass_on(outlet.clone(), dead.clone()));
         let pump = Pump::new(outlet.clone(), request.limits.output_bytes, nonce, dead);
+        let stores_blob = request.limits.result_overflow == ResultOverflow::Blob;
+        let stdout_pump = pump.clone().forwarding_long_lines(stores_blob);
         let stdout = tokio::process::ChildStdout::from_std(stdout)?;
         let stderr = tokio::process::ChildStderr::from_std(stderr)?;
         Ok(Tree {
             main: Pid::from_child(&child),
             kill_grace: request.kill_grace,
             outlet,
-            stdout: tokio::spawn(pump.clone().run(stdout, Frame::Stdout)),
+            stdout: tokio::spawn(stdout_pump.run(stdout, Frame::Stdout)),
             stderr: tokio::spawn(pump.run(stderr, Frame::Stderr)),
             noted,
             is_dead,
@@ -356,6 +361,7 @@ impl Tree {
             status_pipe,
             phase: TreePhase::Running,
             was_stopped: false,
+            stores_blob,
         })
     }
 
@@ -445,8 +451,10 @@ impl Tree {
         let stderr = self.stderr.await.unwrap_or_default();
         let reported = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
         let how = ending(reported, self.status.map(how));
+        let overflow = stdout.overflow();
         let result = match stdout.result() {
             Ok(result) => result,
+            Err(_) if self.stores_blob && overflow.is_some() => None,
             Err(problem) => {
                 self.outlet.send(&[Frame::Note(problem)]).await;
                 None
@@ -455,7 +463,7 @@ impl Tree {
         CommandEnd {
             how,
             result,
-            overflow: stdout.overflow(),
+            overflow,
             stderr_tail: stderr.tail.into(),
             out_of_memory: cgroups.out_of_memory(),
             was_stopped: self.was_stopped,

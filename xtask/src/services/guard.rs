@@ -7,7 +7,7 @@ use super::server::{ServerNode, ServiceEvent, ServicePlan, StartedServer, ask, b
 use super::site::ServerSite;
 use super::{
     Ready, ReadyServer, Service, brokers, coordination, galera, mysql, oidc, postgres, programs, receivers,
-    redis,
+    redis, s3,
 };
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
@@ -81,6 +81,7 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<ServicePlan> {
             Service::RabbitMqSecured => brokers::rabbitmq_secured(&programs, &site),
             Service::Oidc => oidc::provider(&root, &programs, &site),
             Service::Receivers => receivers::receivers(&root, &programs, &site),
+            Service::S3 => s3::store(&root, &programs, &site),
         }
     };
     Ok(ServicePlan { service, nodes: Box::new(nodes) })

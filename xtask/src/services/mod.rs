@@ -20,6 +20,7 @@ mod postgres;
 mod programs;
 mod receivers;
 mod redis;
+mod s3;
 mod server;
 mod site;
 
@@ -45,7 +46,7 @@ cargo xtask services run [SERVICE…] -- COMMAND…
                             a SERVICE is postgres, mariadb, mysql, redis, nats, rabbitmq, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster, nats-cluster, redis-cluster
                             (three each), redis-sentinel (three, and three sentinels);
-                            oidc is a provider of OpenID Connect; receivers get mails and webhooks;
+                            oidc is a provider of OpenID Connect; receivers get mails and webhooks; s3 has a bucket;
                             mariadb-secured, redis-secured, etcd-secured, nats-secured and rabbitmq-secured speak TLS, with the
                             certificates in PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
@@ -86,10 +87,12 @@ pub enum Service {
     Oidc,
     /// Receivers of mails and webhooks.
     Receivers,
+    /// An S3 store with a bucket.
+    S3,
 }
 
 impl Service {
-    const ALL: [Service; 22] = [
+    const ALL: [Service; 23] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -112,6 +115,7 @@ impl Service {
         Service::NatsCluster,
         Service::Oidc,
         Service::Receivers,
+        Service::S3,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -139,6 +143,7 @@ impl Service {
             Service::NatsCluster => "nats-cluster",
             Service::Oidc => "oidc",
             Service::Receivers => "receivers",
+            Service::S3 => "s3",
         }
     }
 

@@ -7,6 +7,7 @@ use super::galera;
 use super::oidc;
 use super::packages::{self, Packages, Suite};
 use super::receivers;
+use super::s3;
 use crate::tools;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -97,6 +98,7 @@ fn wanted(service: Service) -> Option<Wanted> {
     let wanted = match service {
         Service::Oidc
         | Service::Receivers
+        | Service::S3
         | Service::Nats
         | Service::NatsSecured
         | Service::NatsCluster
@@ -183,6 +185,7 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
                 brokers::install_rabbitmq(&unpacked_folder(root, service)?)
             }
             Service::Receivers => receivers::install(root),
+            Service::S3 => s3::install(root),
             _ => oidc::install(root),
         };
     };

@@ -32,7 +32,12 @@ impl ServerSite {
         // These may run as root, and their programs are where only root may be able to go.
         let may_be_root = matches!(
             service,
-            Service::Nats | Service::NatsSecured | Service::NatsCluster | Service::Oidc | Service::Receivers
+            Service::Nats
+                | Service::NatsSecured
+                | Service::NatsCluster
+                | Service::Oidc
+                | Service::Receivers
+                | Service::S3
         );
         let is_changed = rustix::process::geteuid().is_root() && !may_be_root;
         let owner = if is_changed { Some(unprivileged(service)?) } else { None };
@@ -90,9 +95,12 @@ fn unprivileged(service: Service) -> Result<ServerUser> {
         Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
         Service::RabbitMq | Service::RabbitMqSecured => "rabbitmq",
-        Service::Nats | Service::NatsSecured | Service::NatsCluster | Service::Oidc | Service::Receivers => {
-            "nobody"
-        }
+        Service::Nats
+        | Service::NatsSecured
+        | Service::NatsCluster
+        | Service::Oidc
+        | Service::Receivers
+        | Service::S3 => "nobody",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));

@@ -130,7 +130,7 @@ impl UseCases {
         Ok(self.engine.submit_from(checked, request).await)
     }
 
-    /// What is wrong with the payload, the channels and the calendars of a new job.
+    /// What is wrong with the payload, the channels, the calendars and the large results of a new job.
     pub(super) async fn content_problems(
         &self,
         spec: &JobSpec,
@@ -140,6 +140,7 @@ impl UseCases {
             self.payload_problem(spec, rules).await?,
             self.notify_problem(spec).await?,
             self.calendar_problem(&spec.settings.schedule).await?,
+            self.blob_problem(spec),
         ];
         Ok(found.into_iter().flatten().collect())
     }
@@ -311,6 +312,12 @@ impl UseCases {
         }
         if stored.settings.schedule != spec.settings.schedule
             && let Some(problem) = self.calendar_problem(&spec.settings.schedule).await?
+        {
+            return Err(UseCaseError::Invalid(vec![problem]));
+        }
+        let overflow = |spec: &JobSpec| spec.settings.result_overflow;
+        if (stored.payload != spec.payload || overflow(stored) != overflow(spec))
+            && let Some(problem) = self.blob_problem(spec)
         {
             return Err(UseCaseError::Invalid(vec![problem]));
         }

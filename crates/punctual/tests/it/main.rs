@@ -16,6 +16,7 @@ mod bad_control;
 mod bad_credentials;
 mod bad_input;
 mod bench;
+mod blobs;
 mod brokers;
 mod browser;
 mod bulk;
