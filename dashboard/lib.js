@@ -1,9 +1,9 @@
 // The libraries in one place: components, hooks, signals and markup.
 
-import { cloneElement, h, render, Fragment } from './vendor/preact.js';
+import { cloneElement, Component, h, render, Fragment } from './vendor/preact.js';
 import htm from './vendor/htm.js';
 
-export { cloneElement, h, render, Fragment };
+export { cloneElement, Component, h, render, Fragment };
 export { useEffect, useLayoutEffect, useMemo, useRef, useState, useCallback, useId, useErrorBoundary } from './vendor/hooks.js';
 export { signal, computed, effect, batch } from './vendor/signals.js';
 

@@ -1,6 +1,6 @@
 // The parts that pages are made of.
 
-import { cloneElement, Fragment, html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from './lib.js';
+import { cloneElement, Component, Fragment, html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from './lib.js';
 import { ExactNumber, get, isPlainObject, written } from './api.js';
 import { asked, clock, dismiss, messages, now } from './state.js';
 import { full, relative, short, zoneFor } from './time.js';
@@ -236,6 +236,11 @@ export function useRead(keys, read, { every } = {}) {
   return { ...state, reload: () => again.current() };
 }
 
+/** A reader who has scrolled by more than this looks at the rows below. */
+const SCROLLED_PX = 200;
+/** A list that is read again begins with its first page when it has this many items more than that. */
+const LIVE_MAX = 500;
+
 /**
  * Reads a list page by page.
  * @template {string} P
@@ -245,8 +250,8 @@ export function useRead(keys, read, { every } = {}) {
 export function usePages(path, params, { limit = 100, every, keyOf } = {}) {
   /** @typedef {import('punctual-api').Answer<'get', P> extends {items: (infer I)[]} ? I : never} Item */
   const [state, setState] = useState(/** @type {{items: Item[], next: string | undefined, error: any, isLoading: boolean, extra: any}} */ ({ items: [], next: undefined, error: null, isLoading: true, extra: null }));
-  const latest = useRef(state);
-  latest.current = state;
+  const latest = useRef({ state, limit });
+  latest.current = { state, limit };
   const key = JSON.stringify([path, params]);
   const abort = useRef(null);
   const load = async (cursor, { merge = false } = {}) => {
@@ -254,14 +259,18 @@ export function usePages(path, params, { limit = 100, every, keyOf } = {}) {
     if (!merge) setState((last) => ({ ...last, isLoading: true }));
     try {
       /** @type {any} */
-      const page = await get(path, { ...params, limit, cursor }, own.signal);
+      const page = await get(path, { ...params, limit: latest.current.limit, cursor }, own.signal);
       if (own.signal.aborted) return;
       setState((last) => {
         if (page.compared) return { items: page.items, next: undefined, error: null, isLoading: false, extra: page };
         if (merge && cursor === undefined) {
-          // New items come first, known ones are replaced where they are: nothing jumps.
+          // Known items are replaced where they are. New ones come first, unless the reader has scrolled: nothing jumps.
           const fresh = new Map(page.items.map((item) => [keyOf(item), item]));
           const kept = last.items.map((item) => { const found = fresh.get(keyOf(item)); fresh.delete(keyOf(item)); return found ?? item; });
+          if (scrollY > SCROLLED_PX) return { ...last, items: kept, error: null };
+          // Without a known item between them, others are missing; and a list that only grew would fill the memory.
+          const begins = last.items.length > 0 && fresh.size === page.items.length;
+          if (begins || kept.length + fresh.size > LIVE_MAX + limit) return { ...last, items: page.items, next: page.next_cursor, error: null };
           return { ...last, items: [...fresh.values(), ...kept], error: null };
         }
         const items = cursor === undefined ? page.items : [...last.items, ...page.items];
@@ -275,12 +284,12 @@ export function usePages(path, params, { limit = 100, every, keyOf } = {}) {
     abort.current = new AbortController();
     setState({ items: [], next: undefined, error: null, isLoading: true, extra: null });
     load();
-    const timer = every && keyOf ? setInterval(() => { if (document.visibilityState === 'visible' && !latest.current.isLoading) load(undefined, { merge: true }); }, every) : 0;
+    const timer = every && keyOf ? setInterval(() => { if (document.visibilityState === 'visible' && !latest.current.state.isLoading) load(undefined, { merge: true }); }, every) : 0;
     return () => { abort.current.abort(); clearInterval(timer); };
   }, [key]);
   return {
     ...state,
-    more: () => { if (state.next && !latest.current.isLoading) load(state.next); },
+    more: () => { if (state.next && !latest.current.state.isLoading) load(state.next); },
     reload: () => load(),
     change: (make) => setState((last) => ({ ...last, items: make(last.items) })),
   };
@@ -305,13 +314,28 @@ function fitted(px, room) {
   return px;
 }
 
+/** A row, which is drawn again if something of it has changed. */
+class Row extends Component {
+  shouldComponentUpdate(next, state) {
+    // A signal that a cell reads sets the state.
+    return state !== this.state || ['item', 'shown', 'place', 'picked', 'isPicked'].some((name) => next[name] !== this.props[name]);
+  }
+
+  render({ id, item, shown, place, picked, isPicked, onPick }) {
+    const pick = () => { const next = new Set(picked); if (!next.delete(id)) next.add(id); onPick(next); };
+    return html`<tr aria-rowindex=${place} class=${isPicked ? 'picked' : ''}>
+      ${picked && html`<td><input type="checkbox" aria-label="Select" checked=${isPicked} onChange=${pick}/></td>`}
+      ${shown.map((column) => html`<td key=${column.id} class=${column.num ? 'num nowrap' : column.id === 'actions' ? 'actions' : ''}>${column.cell(item)}</td>`)}
+    </tr>`;
+  }
+}
+
 /**
  * A table of any length: only the rows on screen exist, and the end of the list loads more.
  * Columns: {id, label, cell(item), num?, hide?}
  */
-export function Table({ columns, items, keyOf, pages, label, empty, picked, onPick, rowClass }) {
+export function Table({ columns, items, keyOf, pages, label, empty, picked, onPick }) {
   const body = useRef(null);
-  const drawn = useRef(new Map());
   const [range, setRange] = useState([0, 64]);
   const isLong = items.length > 80;
   useLayoutEffect(() => {
@@ -346,9 +370,6 @@ export function Table({ columns, items, keyOf, pages, label, empty, picked, onPi
   const [first, last] = isLong ? range : [0, items.length];
   const width = shown.length + (picked ? 1 : 0);
   const rows = items.slice(first, last);
-  const kept = new Map();
-  const keep = (key, one) => { kept.set(key, one); return one.row; };
-  useEffect(() => { drawn.current = kept; });
   const isAll = picked && items.length > 0 && items.every((item) => picked.has(keyOf(item)));
   if (!items.length && pages?.error) return html`<div class="body"><${Failure} error=${pages.error} retry=${pages.reload}/></div>`;
   if (!items.length && !(pages?.isLoading || pages?.next)) return empty ?? html`<${Empty} title="Nothing here"/>`;
@@ -360,18 +381,7 @@ export function Table({ columns, items, keyOf, pages, label, empty, picked, onPi
     </tr></thead>
     <tbody ref=${body}>
       ${isLong && first > 0 && html`<tr aria-hidden="true"><td class="spacer" colspan=${width} style=${{ height: `${first * ROW_PX}px` }}></td></tr>`}
-      ${rows.map((item, index) => {
-        const key = keyOf(item);
-        // A row whose item has not changed is not drawn again.
-        const place = first + index + 2;
-        const isPicked = picked?.has(key);
-        const before = drawn.current.get(key);
-        if (before && before.item === item && before.shown === shown && before.isPicked === isPicked && before.place === place && before.picked === picked) return keep(key, before);
-        return keep(key, { item, shown, isPicked, place, picked, row: html`<tr key=${key} aria-rowindex=${place} class=${`${isPicked ? 'picked' : ''} ${rowClass?.(item) ?? ''}`}>
-          ${picked && html`<td><input type="checkbox" aria-label="Select" checked=${isPicked} onChange=${() => { const next = new Set(picked); if (!next.delete(key)) next.add(key); onPick(next); }}/></td>`}
-          ${shown.map((column) => html`<td key=${column.id} class=${column.num ? 'num nowrap' : column.id === 'actions' ? 'actions' : ''}>${column.cell(item)}</td>`)}
-        </tr>` });
-      })}
+      ${rows.map((item, index) => { const key = keyOf(item); return html`<${Row} key=${key} id=${key} item=${item} shown=${shown} place=${first + index + 2} picked=${picked} isPicked=${picked?.has(key)} onPick=${onPick}/>`; })}
       ${isLong && last < items.length && html`<tr aria-hidden="true"><td class="spacer" colspan=${width} style=${{ height: `${(items.length - last) * ROW_PX}px` }}></td></tr>`}
     </tbody>
   </table></div>

@@ -1,6 +1,6 @@
 // What lists have in common: saved views, columns by choice, and actions on everything that matches.
 
-import { html, signal, useEffect } from './lib.js';
+import { html, signal, useEffect, useMemo } from './lib.js';
 import { get, part, post, put, remove } from './api.js';
 import { ask, attempt, hiddenColumns, me } from './state.js';
 import { go, place } from './router.js';
@@ -52,15 +52,15 @@ export function Views({ page }) {
   ]}/>`;
 }
 
-/** The columns of a list that are shown, and how to choose them. The first one always is. */
-export function useColumns(list, columns, hiddenAtFirst = []) {
+/** The columns of a list that are shown, and how to choose them. The first one always is. `keys`: what their cells depend on besides an item. */
+export function useColumns(list, columns, hiddenAtFirst, keys) {
   const hidden = hiddenColumns.value[list] ?? hiddenAtFirst;
   const set = (next) => { hiddenColumns.value = { ...hiddenColumns.value, [list]: next }; };
   const toggle = (id) => set(hidden.includes(id) ? hidden.filter((one) => one !== id) : [...hidden, id]);
   const choices = columns.filter((column, index) => column.label && index > 0).map((column) => ({ text: column.label, on: !hidden.includes(column.id), stays: true, run: () => toggle(column.id) }));
   return {
-    columns: columns.map((column) => ({ ...column, hide: hidden.includes(column.id) })),
-    menu: html`<${Menu} label="Columns" icon="columns" text="Columns" items=${[...choices, '-', { text: 'As at first', icon: 'retry', run: () => set(hiddenAtFirst) }]}/>`,
+    columns: useMemo(() => columns.map((column) => ({ ...column, hide: hidden.includes(column.id) })), [hidden.join(), ...keys]),
+    menu: html`<${Menu} label="Columns" icon="columns" text=${html`<span class="hide-small">Columns</span>`} items=${[...choices, '-', { text: 'As at first', icon: 'retry', run: () => set(hiddenAtFirst) }]}/>`,
   };
 }
 

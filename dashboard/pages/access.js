@@ -1,6 +1,6 @@
 // Users and tokens.
 
-import { html } from '../lib.js';
+import { html, useMemo } from '../lib.js';
 import { part, patch, post, remove } from '../api.js';
 import { ask, attempt, can, me } from '../state.js';
 import { params } from '../router.js';
@@ -43,7 +43,9 @@ function Tokens() {
     { id: 'id', label: 'Id', cell: (token) => html`<span class="mono muted">${token.token_id}</span>` },
     { id: 'actions', label: '', cell: (token) => can('access:write') && html`<${Menu} small kind="plain" label=${`Actions on token ${token.token_id}`} items=${[!token.browser && { text: 'New secret', icon: 'refresh', run: () => rotate(token) }, { text: 'Revoke', icon: 'trash', danger: true, run: () => revoke(token) }]}/>` },
   ];
-  return html`<${Card} title="Tokens" flush extra=${can('access:write') && html`<${Button} small kind="primary" icon="plus" onClick=${create}>New token</${Button}>`}><${Table} label="Tokens" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(token) => token.token_id}/></${Card}>`;
+  // Sessions come after tokens, the latest first.
+  const items = useMemo(() => [...pages.items].sort((a, b) => Number(a.browser) - Number(b.browser) || Date.parse(b.created_at) - Date.parse(a.created_at)), [pages.items]);
+  return html`<${Card} title="Tokens" flush extra=${can('access:write') && html`<${Button} small kind="primary" icon="plus" onClick=${create}>New token</${Button}>`}><${Table} label="Tokens" columns=${columns} items=${items} pages=${pages} keyOf=${(token) => token.token_id}/></${Card}>`;
 }
 
 function Users() {

@@ -115,7 +115,9 @@ export default function Calendar() {
   const p = parts(day, zone);
   const title = view === 'month' ? `${MONTHS[p.month - 1]} ${p.year}` : view === 'day' ? `${p.weekday} ${p.day} ${MONTHS[p.month - 1]} ${p.year}` : (() => { const [a, b] = [parts(days[0], zone), parts(days.at(-1), zone)]; return `${a.day} ${MONTHS[a.month - 1].slice(0, 3)} – ${b.day} ${MONTHS[b.month - 1].slice(0, 3)} ${b.year}`; })();
   const frequentIds = new Set(frequent.map((job) => job.job_id));
-  const agenda = view === 'agenda' ? fires.filter((fire) => !frequentIds.has(fire.job.job_id)) : [];
+  const listed = view === 'agenda' ? fires.filter((fire) => !frequentIds.has(fire.job.job_id)) : [];
+  // What has succeeded must not hide what comes.
+  const agenda = listed.filter((fire) => fire.execution).length < AGENDA_MAX / 2 ? listed : listed.filter((fire) => fire.execution?.status !== 'SUCCEEDED');
   const ran = (start, end) => data?.happened ? happenedIn(data.happened, start, end) : { ok: 0, bad: 0, not: 0, all: 0 };
   // With figures of the past, single executions are only needed where they are listed.
   const planned = (start, end) => { const all = within(start, end); return data?.happened ? all.filter((fire) => !fire.execution) : all; };
@@ -134,7 +136,9 @@ export default function Calendar() {
         <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${(value) => setParams({ queue: value })}/>
         <${SearchField} label="Time zone" placeholder=${`Zone: ${zoneFor()}`} value=${search.get('zone') ?? ''} onChange=${(value) => { try { if (value) parts(0, value) && new Intl.DateTimeFormat('en', { timeZone: value }); setParams({ zone: value }); } catch { /* Not a zone yet. */ } }}/>
       </div>
-      ${(frequent.length > 0 || data?.isAll === false) && html`<div class="filters small frequent"><span class="muted">${view === 'agenda' ? 'Not listed, because they fire too often:' : `Jobs that fire more than ${count(LISTED_MAX)} times in this ${view}, drawn as `}${view !== 'agenda' && html`<span class="often">+n</span>:`}</span><div class="row tight">${frequent.slice(0, FREQUENT_SHOWN).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > FREQUENT_SHOWN && html`<span class="muted">and ${count(frequent.length - FREQUENT_SHOWN)} more</span>`}${data?.isAll === false && html`<strong>There are more jobs than this page shows: choose a queue.</strong>`}</div></div>`}
+      ${frequent.length > 0 && html`<div class="filters small frequent"><span class="muted">${view === 'agenda' ? 'Not listed, because they fire too often:' : `Jobs that fire more than ${count(LISTED_MAX)} times in this ${view}, drawn as `}${view !== 'agenda' && html`<span class="often">+n</span>:`}</span><div class="row tight">${frequent.slice(0, FREQUENT_SHOWN).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > FREQUENT_SHOWN && html`<span class="muted">and ${count(frequent.length - FREQUENT_SHOWN)} more</span>`}</div></div>`}
+      ${data?.isAll === false && html`<div class="filters small"><strong>There are more jobs than this page shows: choose a queue.</strong></div>`}
+      ${listed.length > agenda.length && html`<div class="filters muted small">Executions that succeeded are too many to be listed here.</div>`}
       ${view !== 'agenda' && data && !fires.length && !frequent.length && !ran(from, until).all && html`<div class="filters muted small">No job fires in this ${view}, and none has run.</div>`}
       ${view !== 'agenda' && data?.happened?.some((one) => one.ok + one.bad + one.not) && html`<div class="legend cal-legend"><span><i class="cell ran"></i>ran</span><span><i class="cell failed"></i>some failed: <b class="bad">✗n</b></span><span>did not run: <b class="warn">−n</b></span><span><i class="cell" style=${{ '--heat': 0.5 }}></i>planned</span></div>`}
       ${error && !data && html`<div class="body"><${Failure} error=${error} retry=${reload}/></div>`}

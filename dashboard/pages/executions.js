@@ -1,7 +1,7 @@
 // Executions of all jobs, and one of them.
 
 import { html, useEffect, useState } from '../lib.js';
-import { get, part, post } from '../api.js';
+import { API, get, part, post } from '../api.js';
 import { ask, attempt, can, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { go, params, setParams } from '../router.js';
@@ -27,7 +27,7 @@ function ExecutionsList() {
   for (const name of ['queue', 'job_type', 'owner', 'worker']) if (search.get(name)) filter[name] = search.get(name);
   const range = { from: Date.parse(search.get('from') ?? ''), until: Date.parse(search.get('until') ?? '') };
   const isRange = !Number.isNaN(range.from) && !Number.isNaN(range.until) && !OPEN.includes(filter.status);
-  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: 3000, keyOf: (one) => one.execution_id });
+  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: isRange ? undefined : 3000, keyOf: (one) => one.execution_id });
   // The API lists the latest first and has no filter by time: the page reads back to the beginning of the time, up to a limit.
   const oldest = pages.items.at(-1)?.completed_at;
   const isBack = !pages.next || (oldest && Date.parse(oldest) < range.from);
@@ -41,7 +41,7 @@ function ExecutionsList() {
   const items = pages.items.filter((one) => one.status === filter.status && (!isRange || (Date.parse(one.completed_at) >= range.from && Date.parse(one.completed_at) < range.until)));
   const zone = zoneFor();
   const set = (name) => (value) => setParams({ [name]: value });
-  const { columns, menu } = useColumns('executions', executionColumns({ withName: true }));
+  const { columns, menu } = useColumns('executions', executionColumns({ withName: true }), [], []);
   const isOpen = OPEN.includes(filter.status);
   return html`<${Head} title="Executions" about="Attempts to run an occurrence of a job, in one status at a time.">
       ${can('jobs:write') && isOpen && items.length > 0 && html`<${Button} icon="ban" kind="danger" onClick=${() => actOnMatching('cancel', { target: 'executions', filter })}>Cancel all that match…</${Button}>`}
@@ -143,7 +143,7 @@ function Execution({ id }) {
         <dt>Id</dt><dd class="mono small">${one.execution_id}</dd>
       </dl></${Card}>
       ${one.progress && html`<${Card} title="Progress"><progress max="100" value=${Number(one.progress.percent ?? 0)} aria-label="Progress"></progress><p>${one.progress.percent !== null ? `${one.progress.percent} %` : ''} ${one.progress.message ?? ''}</p><p class="muted small">reported <${Time} at=${one.progress.noted_at} style="relative"/></p></${Card}>`}
-      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result"><${Document} value=${one.result} label="Result"/></${Card}>`}
+      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result" extra=${one.result.$blob && html`<a href=${`${API}executions/${one.execution_id}/result`} download=${`${one.execution_id}.json`}>Download ${bytes(one.result.bytes ?? 0)}</a>`}><${Document} value=${one.result} label="Result"/></${Card}>`}
       ${one.checkpoint !== null && one.checkpoint !== undefined && html`<${Card} title="Checkpoint" extra=${html`<span class="muted small">${bytes(one.checkpoint_bytes ?? 0)}</span>`}><${Document} value=${one.checkpoint} label="Checkpoint"/></${Card}>`}
       ${owner.data && can('payload:read') && html`<${Card} title=${one.payload === undefined ? 'Payload' : 'Payload of this run'}><${Document} value=${one.payload === undefined ? owner.data.payload : one.payload} label="Payload"/></${Card}>`}
     </div></div>`;

@@ -83,8 +83,9 @@ export const executionColumns = ({ withName, zone }) => [
 
 function Executions({ job, pages }) {
   const skipped = pages.extra?.skipped ?? [];
+  const columns = useMemo(() => executionColumns({ zone: job.timezone }), [job.timezone]);
   return html`<${Card} flush>
-    <${Table} label="Executions" columns=${executionColumns({ zone: job.timezone })} items=${pages.items} pages=${pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title="It has not run yet">${job.next_run_time ? html`The next run is <${Time} at=${job.next_run_time} style="relative"/>.` : ''}</${Empty}>`}/>
+    <${Table} label="Executions" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title="It has not run yet">${job.next_run_time ? html`The next run is <${Time} at=${job.next_run_time} style="relative"/>.` : ''}</${Empty}>`}/>
   </${Card}>
   ${skipped.length > 0 && html`<${Card} title="Did not run" flush extra=${html`<span class="muted small">occurrences that were skipped, and why</span>`}>
     <div class="scroll" tabindex="0" role="region" aria-label="Skipped occurrences"><table aria-label="Skipped occurrences"><thead><tr><th>From</th><th>To</th><th class="num">Occurrences</th><th>Reason</th></tr></thead><tbody>
@@ -108,8 +109,9 @@ function Definition({ job }) {
   return html`<${Card} title=${form === 'yaml' ? 'For punctual apply -f' : 'For POST /api/v1/jobs'} extra=${html`<${Segmented} label="Format" options=${[['yaml', 'YAML'], ['json', 'JSON']]} value=${form} onChange=${setForm}/>`}><${TextBlock} text=${text} label="Definition"/></${Card}>`;
 }
 
-/** @type {[name: string, label: string, words?: (value: any) => string][]} */
-const WORDS = [['timeout_secs', 'Timeout', (value) => span(Number(value) * 1000)], ['max_retries', 'Retries'], ['retry', 'Backoff', (retry) => [retry.strategy, retry.delay && `${retry.strategy === 'fixed' ? '' : 'from '}${retry.delay}`, retry.max_delay && `to ${retry.max_delay}`, retry.steps?.length && retry.steps.join(', ')].filter(Boolean).join(' ')], ['misfire_policy', 'If missed', wordOf], ['overlap_policy', 'If still running', wordOf], ['calendars', 'Calendars', (names) => names.join(', ') || 'none'], ['jitter', 'Jitter'], ['max_runs', 'At most', (value) => `${value} runs`], ['concurrency_key', 'Concurrency key'], ['unique_key', 'Unique key'], ['idempotency_key', 'Idempotency key'], ['expires_after', 'Expires after'], ['start_at', 'Starts'], ['end_at', 'Ends']];
+const timeIn = (at, zone) => html`<${Time} at=${at} zone=${zone} style="full"/>`;
+/** @type {[name: string, label: string, words?: (value: any, zone?: string) => any][]} */
+const WORDS = [['timeout_secs', 'Timeout', (value) => span(Number(value) * 1000)], ['max_retries', 'Retries'], ['retry', 'Backoff', (retry) => [retry.strategy, retry.delay && `${retry.strategy === 'fixed' ? '' : 'from '}${retry.delay}`, retry.max_delay && `to ${retry.max_delay}`, retry.steps?.length && retry.steps.join(', ')].filter(Boolean).join(' ')], ['misfire_policy', 'If missed', wordOf], ['overlap_policy', 'If still running', wordOf], ['calendars', 'Calendars', (names) => names.join(', ') || 'none'], ['jitter', 'Jitter'], ['max_runs', 'At most', (value) => `${value} runs`], ['concurrency_key', 'Concurrency key'], ['unique_key', 'Unique key'], ['idempotency_key', 'Idempotency key'], ['expires_after', 'Expires after'], ['start_at', 'Starts', timeIn], ['end_at', 'Ends', timeIn]];
 
 export function Job({ id }) {
   const tab = params().get('tab') ?? 'overview';
@@ -157,7 +159,7 @@ export function Job({ id }) {
           <dt>Last run</dt><dd>${job.last_run_time ? html`<${Time} at=${job.last_run_time} zone=${job.timezone} style="full"/>` : html`<span class="muted">never</span>`}</dd>
           <dt>Type</dt><dd><${Name}>${job.job_type}</${Name}></dd><dt>Queue</dt><dd><a href=${`queues/${part(job.queue)}`}><${Name}>${job.queue}</${Name}></a>, priority ${job.priority}</dd><dt>Owner</dt><dd><${Name}>${job.owner_id}</${Name}></dd>
           ${isRecurring && html`<dt>Time zone</dt><dd>${job.timezone ?? 'UTC'}</dd>`}
-          ${WORDS.filter(([name]) => job[name] !== undefined && job[name] !== null).map(([name, label, words]) => html`<dt>${label}</dt><dd>${words ? words(job[name]) : String(job[name])}</dd>`)}
+          ${WORDS.filter(([name]) => job[name] !== undefined && job[name] !== null).map(([name, label, words]) => html`<dt>${label}</dt><dd>${words ? words(job[name], job.timezone) : String(job[name])}</dd>`)}
           ${job.depends_on?.length > 0 && html`<dt>Depends on</dt><dd>${job.depends_on.map((other) => html`<a class="mono cut" href=${`jobs/${other}`}>${other}</a>`)}</dd>`}
           ${job.tags.length > 0 && html`<dt>Tags</dt><dd class="row tight">${job.tags.map((tag) => html`<a class="chip" href=${`jobs?tag=${part(tag)}`}><${Name}>${tag}</${Name}></a>`)}</dd>`}
           <dt>Version</dt><dd>${job.version}, changed <${Time} at=${job.updated_at} style="relative"/></dd><dt>Created</dt><dd><${Time} at=${job.created_at} style="full"/></dd>

@@ -23,8 +23,12 @@ const isTime = (name) => /_(after|before)$/.test(name);
 const PLAIN = ['q', 'status', 'schedule_type', 'failing'];
 const FILTERS = [...PLAIN, 'not_status', ...FIELDS.flatMap(([name, , excludes]) => excludes ? [name, `not_${name}`] : [name])];
 const ORDERS = [['', 'Newest first'], ['next_run', 'By next run'], ['name', 'By name'], ['priority', 'By priority'], ['last_run', 'By last run'], ['lateness', 'By lateness']];
-/** Jobs that one page of a sorted list shows. */
+/** Jobs that a sorted list shows at first, and when its reader gets to their end: it has one page. */
+const SORTED_FIRST = 200;
 const SORTED_MAX = 1000;
+/** How often executions refresh the jobs on screen, and how many of them. */
+const REFRESH_MS = 1000;
+const REFRESHED_MAX = 5;
 
 const schedule = (job) => job.schedule_type === 'RECURRING' ? job.schedule_description ?? job.cron_expression ?? job.interval : job.schedule_type === 'ONE_TIME' ? 'Once' : 'At once';
 
@@ -72,7 +76,6 @@ function Filters({ search }) {
       <input aria-label=${isTime(field) ? `Value, in ${zone}` : 'Value'} title=${isTime(field) ? `in ${zone}` : undefined} type=${isTime(field) ? 'datetime-local' : 'text'} placeholder=${{ payload: 'customer=42', payload_has: 'order.id' }[field] ?? 'value'} size="12" value=${value} onInput=${(event) => setValue(event.target.value)}/>
       <button class="button small" aria-label="Add filter" title="Add filter"><${Icon} name="plus"/></button>
     </form>
-    <${Select} aria-label="Order" value=${search.get('sort') ?? ''} onChange=${set('sort')} options=${ORDERS}/>
     <${Views} page="jobs"/>
     ${chips.map(([name, text]) => html`<button type="button" class="chip" key=${name + text} title="Remove this filter" onClick=${() => setParams({ [name]: search.getAll(name).filter((one) => one !== text) })}><span class="muted">${wordsOf(name)}</span> <${Name}>${isTime(name) ? full(text, zone) : name === 'not_status' ? wordOf(text) : text}</${Name}> <${Icon} name="x"/><span class="sr">remove</span></button>`)}
   </div>`;
@@ -83,7 +86,11 @@ function JobsList() {
   const filter = {};
   for (const name of search.keys()) if (FILTERS.includes(name) || name.startsWith('payload.')) filter[name] = search.getAll(name);
   const sort = search.get('sort') ?? '';
-  const pages = usePages('jobs', sort ? { ...filter, sort } : filter, { limit: sort ? SORTED_MAX : 100, every: 5000, keyOf: (job) => job.job_id });
+  const [deep, setDeep] = useState('');
+  const isDeep = deep === `${sort} ${JSON.stringify(filter)}`;
+  const pages = usePages('jobs', sort ? { ...filter, sort } : filter, { limit: !sort ? 100 : isDeep ? SORTED_MAX : SORTED_FIRST, every: 5000, keyOf: (job) => job.job_id });
+  useEffect(() => { if (isDeep) pages.reload(); }, [isDeep]);
+  const listed = sort && !isDeep && pages.items.length === SORTED_FIRST ? { ...pages, next: 'more', more: () => setDeep(`${sort} ${JSON.stringify(filter)}`) } : pages;
   const [picked, setPicked] = useState(new Set());
   // Whether the selection is everything that matches, also beyond what is loaded.
   const [isMatching, setMatching] = useState(false);
@@ -91,15 +98,24 @@ function JobsList() {
   useEffect(() => pick(new Set()), [JSON.stringify(filter)]);
   const known = useRef(new Set());
   known.current = new Set(pages.items.map((job) => job.job_id));
-  // Executions that change refresh the jobs on screen, a few at a time.
-  useEffect(() => onExecutions((batch) => {
-    const ids = [...new Set(batch.filter((one) => one.completed_at).map((one) => one.job_id))].filter((id) => known.current.has(id)).slice(0, 10);
-    for (const id of ids) {
-      get(`jobs/${id}`).then((fresh) => pages.change((items) => items.map((job) => job.job_id === id ? fresh : job)), (error) => {
-        if (error.status === 404) pages.change((items) => items.filter((job) => job.job_id !== id));
-      });
-    }
-  }), []);
+  // Executions that end refresh their jobs on screen: a few, and not more often than a reader can follow.
+  useEffect(() => {
+    let [timer, ids] = [0, new Set()];
+    const refresh = () => {
+      timer = 0;
+      for (const id of [...ids].slice(0, REFRESHED_MAX)) {
+        get(`jobs/${id}`).then((fresh) => pages.change((items) => items.map((job) => job.job_id === id ? fresh : job)), (error) => {
+          if (error.status === 404) pages.change((items) => items.filter((job) => job.job_id !== id));
+        });
+      }
+      ids = new Set();
+    };
+    const stop = onExecutions((batch) => {
+      for (const one of batch) if (one.completed_at && known.current.has(one.job_id)) ids.add(one.job_id);
+      if (ids.size) timer ||= setTimeout(refresh, REFRESH_MS);
+    });
+    return () => { clearTimeout(timer); stop(); };
+  }, []);
   const { columns, menu } = useColumns('jobs', [
     { id: 'name', label: 'Name', cell: (job) => html`<a class="main cut" href=${`jobs/${job.job_id}`}><${Name}>${job.name}</${Name}></a>` },
     { id: 'status', label: 'Status', cell: (job) => html`<${Status} of=${job.status} title=${job.status_reason}/>` },
@@ -113,12 +129,13 @@ function JobsList() {
     { id: 'tags', label: 'Tags', cell: (job) => html`<span class="row tight" style=${{ flexWrap: 'nowrap', overflow: 'hidden' }}>${job.tags.slice(0, 3).map((tag) => html`<a class="chip cut" href=${`jobs?tag=${part(tag)}`}><${Name}>${tag}</${Name}></a>`)}</span>` },
     { id: 'created', label: 'Created', cell: (job) => html`<${Time} at=${job.created_at}/>` },
     { id: 'actions', label: '', cell: (job) => { const items = verbsFor(job, pages.reload); return items.length > 0 && html`<${Menu} small kind="plain" label=${`Actions on ${job.name}`} items=${items}/>`; } },
-  ], ['owner', 'priority', 'created']);
+  ], ['owner', 'priority', 'created'], [sort, JSON.stringify(filter)]);
   const chosen = pages.items.filter((job) => picked.has(job.job_id));
   const compared = pages.extra?.compared;
   const act = (id) => isMatching ? actOnMatching(id, { target: 'jobs', filter }) : actOnAll(id, chosen, () => { pick(new Set()); pages.reload(); });
   const order = ORDERS.find(([id]) => id === sort)?.[1].toLowerCase() ?? 'newest first';
   return html`<${Head} title="Jobs" about=${`Every job that you may see, ${order}.`}>
+      <${Select} class="order" aria-label="Order" value=${sort} onChange=${(order) => setParams({ sort: order })} options=${ORDERS}/>
       ${menu}
       ${can('jobs:write') && html`<${Button} kind="primary" icon="plus" href="jobs/new">New job</${Button}>`}
     </${Head}>
@@ -128,7 +145,7 @@ function JobsList() {
         ${!isMatching && chosen.length === pages.items.length && html`<${Button} small kind="plain" onClick=${() => setMatching(true)}>Select everything that matches</${Button}>`}
         ${Object.entries(VERBS).map(([id, verb]) => html`<${Button} key=${id} small icon=${verb.icon} kind=${verb.danger ? 'danger' : ''} onClick=${() => act(id)}>${verb.text}${isMatching ? '…' : ''}</${Button}>`)}<span class="spring"></span><${Button} small kind="plain" onClick=${() => pick(new Set())}>Clear</${Button}></div>`}
       ${compared && !compared.complete && html`<div class="filters muted small">In order among the latest ${count(compared.jobs)} jobs that match. Narrow the filters to compare all of them.</div>`}
-      <${Table} label="Jobs" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(job) => job.job_id} picked=${can('jobs:write') ? picked : undefined} onPick=${pick}
+      <${Table} label="Jobs" columns=${columns} items=${pages.items} pages=${listed} keyOf=${(job) => job.job_id} picked=${can('jobs:write') ? picked : undefined} onPick=${pick}
         empty=${html`<${Empty} icon="jobs" title=${Object.keys(filter).length ? 'No job matches these filters' : 'There are no jobs yet'}>${Object.keys(filter).length ? html`<a href="jobs">Remove the filters</a>` : can('jobs:write') ? html`<a href="jobs/new">Create the first one</a>, or submit one with the command line.` : 'Jobs appear here when somebody submits them.'}</${Empty}>`}/>
     </${Card}>`;
 }

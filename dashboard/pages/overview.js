@@ -71,20 +71,30 @@ function Greeting({ reload }) {
   </${Card}>`;
 }
 
+/** Fires of one job that are listed: one of each minute. */
+const PER_JOB = 60;
 function NextHour() {
-  const [from] = useState(() => new Date(now.peek()).toISOString());
-  const until = new Date(Date.parse(from) + 3600_000).toISOString();
-  const { data, error } = useRead([from], (abort) => readUntil('fires', { from: new Date(now.peek()).toISOString(), until: new Date(now.peek() + 3600_000).toISOString(), per_job: 800, limit: 500 }, { enough: 1000, abort }), { every: 30000 });
+  const { data, error } = useRead([], (abort) => readUntil('fires', { from: new Date(now.peek()).toISOString(), until: new Date(now.peek() + 3600_000).toISOString(), per_job: PER_JOB, limit: 500 }, { enough: 1000, abort }), { every: 30000 });
   const zone = zoneFor();
-  const fires = useMemo(() => (data?.items ?? []).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ ...fire, job }))).sort((a, b) => Date.parse(a.scheduled_time) - Date.parse(b.scheduled_time)), [data]);
+  const start = Math.floor(now.value / 60000) * 60000;
+  const fires = useMemo(() => (data?.items ?? []).flatMap((job) => job.fires.filter((fire) => !fire.excluded_by).map((fire) => ({ at: Date.parse(fire.scheduled_time), ...fire, job }))).sort((a, b) => a.at - b.at), [data]);
+  const minutes = useMemo(() => {
+    const found = Array.from({ length: 60 }, () => 0);
+    const slotOf = (at) => Math.floor((at - start) / 60000);
+    for (const { at } of fires) if (slotOf(at) >= 0 && slotOf(at) < 60) found[slotOf(at)] += 1;
+    // The other fires of frequent jobs are spread evenly.
+    for (const job of data?.items ?? []) {
+      const more = Number(job.count) - job.fires.length;
+      const first = more > 0 ? Math.max(0, slotOf(Date.parse(job.fires.at(-1).scheduled_time))) : 60;
+      for (let slot = first; slot < 60; slot += 1) found[slot] += more / (60 - first);
+    }
+    return found.map(Math.round);
+  }, [fires, start]);
   if (error) return html`<${Card} title="Next hour"><${Failure} error=${error}/></${Card}>`;
-  const start = data ? Math.floor(now.value / 60000) * 60000 : Date.parse(until) - 3600_000;
-  const minutes = Array.from({ length: 60 }, () => 0);
-  for (const fire of fires) { const slot = Math.floor((Date.parse(fire.scheduled_time) - start) / 60000); if (slot >= 0 && slot < 60) minutes[slot] += 1; }
   const most = Math.max(1, ...minutes);
   const all = (data?.items ?? []).reduce((sum, job) => sum + Number(job.count), 0);
-  const coming = fires.filter((fire) => Date.parse(fire.scheduled_time) >= now.value - 1000).slice(0, 6);
-  return html`<${Card} title="Next hour" flush extra=${html`<span class="muted small">${count(all)} ${all === 1 ? 'fire' : 'fires'}${data && !data.isAll ? ' or more' : ''}</span>`}>
+  const coming = fires.filter((fire) => fire.at >= now.value - 1000).slice(0, 6);
+  return html`<${Card} title="Next hour" flush extra=${html`<span class="muted small">${data ? `${count(all)} ${all === 1 ? 'fire' : 'fires'}${data.isAll ? '' : ' or more'}` : 'reading…'}</span>`}>
     <div class="body"><div class="bars" role="img" aria-label=${`Fires by minute, at most ${most}`}>${minutes.map((number, index) => html`<i key=${index} class=${number ? '' : 'none'} style=${{ height: `${number ? Math.max(6, 100 * number / most) : 2}%` }} title=${`${clockTime(start + index * 60000, zone, false)}: ${number}`}></i>`)}</div>
     <div class="bars-scale"><span>${clockTime(start, zone, false)}</span><span>${clockTime(start + 1800_000, zone, false)}</span><span>${clockTime(start + 3600_000, zone, false)}</span></div></div>
     <${List}>${coming.map((fire) => html`<li><a class="main cut grow" href=${`jobs/${fire.job.job_id}`}><${Name}>${fire.job.name}</${Name}></a><span class="muted small nowrap"><${Time} at=${fire.scheduled_time} zone=${fire.job.timezone}/> · <${Time} at=${fire.scheduled_time} style="relative"/></span></li>`)}

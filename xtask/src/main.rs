@@ -16,6 +16,8 @@ use std::process::ExitCode;
 /// For all commands except services, which have their own.
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
+cargo xtask dashboard-speed --server URL --token-file FILE [--jobs N] [--minutes N]
+                            measures the dashboard of a running server in a browser: see docs/performance.md
 cargo xtask dashboard-types the types of the dashboard, with the answers of the API as docs/openapi.json describes them
 cargo xtask fuzz-api [--cases N] [--seed N]
                             sends generated requests to its own server and compares the responses with docs/openapi.json
@@ -30,6 +32,10 @@ fn main() -> Result<ExitCode> {
     match words[..] {
         ["chaos", ref rest @ ..] => chaos::run(&root(), rest),
         ["check"] => check::run(&root()),
+        ["dashboard-speed", ref rest @ ..] => {
+            tools::measure_dashboard(&root(), rest)?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["dashboard-types"] => {
             let fits = dashboard_types::check(&root())?;
             Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -75,6 +75,7 @@ fn services(extent: Extent) -> Vec<Service> {
                     Service::ZooKeeper,
                     Service::Oidc,
                     Service::Receivers,
+                    Service::S3,
                 ],
             ]
             .concat()
@@ -107,6 +108,7 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step::own("api document", api::validate),
         Step::own("dashboard types", dashboard_types::check),
         Step::new("tests", Action::Tests(extent)),
+        Step::new("kafka", kafka()),
         Step::own("api fuzzing", api::fuzz_briefly),
         Step::own("chaos", chaos::short),
     ];
@@ -119,6 +121,16 @@ fn steps(extent: Extent) -> Vec<Step> {
         steps.push(Step::new("documentation", documentation));
     }
     steps
+}
+
+/// Few users need Kafka, and its C library takes longer to compile than the crate that uses it. The brokers are part of
+/// the tests. librdkafka's C++ library is left out, so that a machine without a C++ compiler is enough.
+fn kafka() -> Action {
+    let words = ["test", "-p", "punctual-queue", "--features", "kafka", "--lib", "--", "kafka", "options"];
+    Action::Cargo {
+        arguments: words.to_vec(),
+        environment: vec![("CXX", "cc"), ("GNUMAKEFLAGS", "LIBSUBDIRS=src")],
+    }
 }
 
 /// The arguments of cargo, and those after them.

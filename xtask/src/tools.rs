@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub use browser::measure_dashboard;
 use python::Python;
 pub use python::PythonTools;
 
@@ -28,7 +29,13 @@ pub fn install(root: &Path) -> Result<bool> {
         Python::find_or_unpack(root).map(drop),
         install_promtool(root),
     ];
-    let useful = [install_nextest(root), install_groff(root), browser::install(root), install_proxies(root)];
+    let useful = [
+        install_nextest(root),
+        install_groff(root),
+        install_make(root),
+        browser::install(root),
+        install_proxies(root),
+    ];
     let print = |outcomes: Vec<Result<()>>| {
         let missing: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         missing.iter().for_each(|error| println!("missing: {error:#}"));
@@ -115,6 +122,22 @@ fn install_groff(root: &Path) -> Result<()> {
         ("GROFF_TMAC_PATH", std::env::join_paths([data.join("current/tmac"), tree.join("etc/groff")])?),
     ];
     write_launcher(&launchers_folder(root), "groff", &program, &[], &variables)
+}
+
+/// make, which builds librdkafka.
+fn install_make(root: &Path) -> Result<()> {
+    let tree = tools_folder(root).join("make-unpacked");
+    if is_there(&["make", "--version"]) {
+        return Ok(());
+    }
+    let program = tree.join("usr/bin/make");
+    if !program.exists() {
+        println!("make is not installed; downloading it once into the build directory");
+        services::unpack(&["make"], &tree)
+            .context("make is not available from apt-get: install it, or Kafka cannot be built")?;
+    }
+    let variables = [("LD_LIBRARY_PATH", services::libraries_of(&tree).unwrap_or_default())];
+    write_launcher(&launchers_folder(root), "make", &program, &[], &variables)
 }
 
 /// Web proxies in front of the dashboard. Tests start their launchers.

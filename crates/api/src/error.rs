@@ -10,7 +10,7 @@ use punctual_core::documents::DocumentProblem;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
-use punctual_core::ports::{DISK_FULL, StoreError, WorkerPortError};
+use punctual_core::ports::{BlobError, DISK_FULL, StoreError, WorkerPortError};
 use punctual_core::queue::QueueFull;
 use punctual_engine::{Forbidden, Quota, SubmitError, UseCaseError, UsesFound};
 use std::time::Duration;
@@ -110,6 +110,9 @@ pub enum ApiError {
     TooManyStreams,
     #[error("{0}")]
     Unavailable(String),
+    /// The place of blobs cannot be reached or cannot write.
+    #[error("blobs: {0}")]
+    BlobsUnavailable(String),
     /// The store cannot write, because its disk is full.
     #[error("{}", StoreError::DiskFull)]
     DiskFull,
@@ -271,6 +274,10 @@ impl ApiError {
                         .to_owned(),
                 );
             }
+            ApiError::BlobsUnavailable(_) => {
+                problem.detail =
+                    Some("the place of blobs (blobs.url) cannot be read or written now".to_owned());
+            }
             ApiError::DiskFull => {
                 problem.detail = Some(format!(
                     "{DISK_FULL}, so that the server cannot store anything: free some space there, and retry; whether \
@@ -329,6 +336,7 @@ impl ApiError {
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
             ApiError::Unavailable(_)
+            | ApiError::BlobsUnavailable(_)
             | ApiError::DiskFull
             | ApiError::NotReady(_)
             | ApiError::Stopping
@@ -395,7 +403,7 @@ impl ApiError {
             ApiError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
             ApiError::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "the server is overloaded"),
             ApiError::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"),
-            ApiError::Unavailable(_) | ApiError::DiskFull => {
+            ApiError::Unavailable(_) | ApiError::BlobsUnavailable(_) | ApiError::DiskFull => {
                 (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable")
             }
             ApiError::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "the server is not ready"),
@@ -468,7 +476,9 @@ impl From<UseCaseError> for ApiError {
             | UseCaseError::NoSuchCalendar(_)
             | UseCaseError::NoSuchSecret(_)
             | UseCaseError::NoSuchDocument { .. }
-            | UseCaseError::NoSuchJobType(_) => ApiError::NotFound(error.to_string()),
+            | UseCaseError::NoSuchJobType(_)
+            | UseCaseError::NoResult(_)
+            | UseCaseError::Blob(BlobError::NotFound) => ApiError::NotFound(error.to_string()),
             UseCaseError::Cipher(_) | UseCaseError::Undecryptable(_) => ApiError::Conflict(error.to_string()),
             UseCaseError::EmailTaken(_)
             | UseCaseError::DirectoryFull { .. }
@@ -513,6 +523,12 @@ impl From<UseCaseError> for ApiError {
             UseCaseError::QueueUnreadable { ref queue, .. } => {
                 ApiError::Conflict(format!("{error}: set them again with PUT {API_PREFIX}/queues/{queue}"))
             }
+            UseCaseError::Blob(BlobError::TooLarge { bytes_max }) => {
+                ApiError::BodyTooLarge { limit_bytes: usize::try_from(bytes_max).unwrap_or(usize::MAX) }
+            }
+            UseCaseError::Blob(BlobError::Refused(reason)) => ApiError::Conflict(reason),
+            UseCaseError::Blob(error @ BlobError::Damaged(_)) => ApiError::Internal(error.to_string()),
+            UseCaseError::Blob(BlobError::Unavailable(reason)) => ApiError::BlobsUnavailable(reason),
             UseCaseError::Busy => ApiError::Conflict(format!("{error}: nothing was changed; try again")),
             UseCaseError::Worker(error) => error.into(),
             UseCaseError::StoreFailed(error) => error.into(),
@@ -545,7 +561,10 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         match &self {
             ApiError::Internal(_) => tracing::error!(error = %self, "a request failed"),
-            ApiError::Unavailable(_) | ApiError::DiskFull | ApiError::NotReady(_) => {
+            ApiError::Unavailable(_)
+            | ApiError::BlobsUnavailable(_)
+            | ApiError::DiskFull
+            | ApiError::NotReady(_) => {
                 tracing::warn!(error = %self, "a request failed");
             }
             _ => {}

@@ -186,8 +186,13 @@ async fn receive<const LIMIT: usize>(
 /// Reads the rest of a rejected body and discards it. Most clients read the response only after they have
 /// sent everything; if the connection is closed earlier, they see no response at all.
 pub async fn discard(parts: &mut BodyDataStream) {
+    discard_up_to(parts, DISCARDED_BYTES_MAX, DISCARD_TIMEOUT).await;
+}
+
+/// The same for at most so many bytes and this time.
+pub async fn discard_up_to(parts: &mut BodyDataStream, bytes_max: usize, time_max: Duration) {
     let to_end = async {
-        let mut left = DISCARDED_BYTES_MAX;
+        let mut left = bytes_max;
         while let Some(Ok(part)) = parts.next().await {
             left = left.saturating_sub(part.len());
             if left == 0 {
@@ -195,7 +200,7 @@ pub async fn discard(parts: &mut BodyDataStream) {
             }
         }
     };
-    let _ = timeout(DISCARD_TIMEOUT, to_end).await;
+    let _ = timeout(time_max, to_end).await;
 }
 
 /// Rejects text that no JSON parser should get, whichever route it is for: payloads and results are passed on

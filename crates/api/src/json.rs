@@ -390,9 +390,9 @@ mod tests {
         );
         check::<SubmitJob>(r#"{"name":"x","zzz":5}"#, "zzz", "is not a known field");
         check::<SubmitJob>(
-            r#"{"name":"x","result_overflow":"blob"}"#,
+            r#"{"name":"x","result_overflow":"drop"}"#,
             "result_overflow",
-            "must be truncate or fail, not blob",
+            "must be truncate, fail or blob, not drop",
         );
         check::<SubmitJob>(r#"{"name":"x","name":"y"}"#, "name", "is given twice");
         check::<SubmitJob>(
@@ -526,7 +526,7 @@ mod tests {
         check::<BatchRequest>(
             r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"result_overflow":"x"}]}"#,
             "jobs[1].result_overflow",
-            "must be truncate or fail, not x",
+            "must be truncate, fail or blob, not x",
         );
     }
 

@@ -114,6 +114,8 @@ pub struct Api {
     node: Option<Arc<NodeInfo>>,
     /// Warnings about processes on the same store that are unknown to this node's coordination.
     apart: Option<watch::Receiver<Vec<String>>>,
+    /// The certificate of its listener; absent where that has none.
+    tls: Option<watch::Receiver<Arc<ServerTls>>>,
     /// The link that logs the first browser in; absent where none was made.
     login_link: Option<Arc<LoginLink>>,
     /// The effective settings of this process; absent where none were given.
@@ -145,6 +147,7 @@ impl Api {
             web: Arc::default(),
             node: None,
             apart: None,
+            tls: None,
             login_link: None,
             settings: None,
             driven: None,
@@ -179,6 +182,29 @@ impl Api {
     /// Sets the source of warnings about processes on the same store that use another coordination backend.
     pub fn noticing(self, apart: watch::Receiver<Vec<String>>) -> Self {
         Api { apart: Some(apart), ..self }
+    }
+
+    /// Sets the certificate of its listener, to warn of its end.
+    pub fn presenting(self, tls: Option<watch::Receiver<Arc<ServerTls>>>) -> Self {
+        Api { tls, ..self }
+    }
+
+    /// Observes the identity provider, so that [`Self::warnings`] tell of its problems. Never ends.
+    pub fn follow_provider(&self) -> impl Future<Output = ()> + Send + use<> {
+        let oidc = self.oidc.clone();
+        async move {
+            if let Some(oidc) = oidc {
+                oidc.follow().await;
+            }
+        }
+    }
+
+    /// Problems of this server's certificate and of its identity provider.
+    fn warnings(&self) -> Vec<String> {
+        let now = self.clock.wall();
+        let certificate = self.tls.as_ref().and_then(|tls| tls.borrow().warning(now));
+        let provider = self.oidc.as_ref().and_then(|oidc| oidc.warning());
+        certificate.into_iter().chain(provider).collect()
     }
 
     /// Accepts the code of this link once in place of a token.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tower::Service;
 
@@ -33,8 +33,22 @@ const PIECE_BYTES_MAX: usize = 16 * 1024;
 pub struct OpenRequests {
     place: Arc<ConnectionState>,
     counts: watch::Sender<RequestCounts>,
-    /// Responses whose next part the client has not made room for, by request number, and since when.
-    unread: Mutex<BTreeMap<u64, Instant>>,
+    /// Responses whose next part the client has not made room for, by request number.
+    unread: Mutex<BTreeMap<u64, UnreadResponse>>,
+}
+
+/// Ends the task of one HTTP/2 request, and with it the request.
+pub type CutSignal = Arc<Notify>;
+
+tokio::task_local! {
+    /// The signal of the task that runs a request.
+    pub static CUT_SIGNAL: CutSignal;
+}
+
+#[derive(Clone)]
+struct UnreadResponse {
+    since: Instant,
+    cut: Option<CutSignal>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,8 +84,9 @@ impl OpenRequests {
             number = counts.begun;
             *(if is_whole { &mut counts.working } else { &mut counts.receiving }) += 1;
         });
+        let cut = CUT_SIGNAL.try_with(Clone::clone).ok();
         let request =
-            OpenRequest { requests: self.clone(), number, is_receiving: AtomicBool::new(!is_whole) };
+            OpenRequest { requests: self.clone(), number, cut, is_receiving: AtomicBool::new(!is_whole) };
         is_admitted.then(|| Arc::new(request))
     }
 
@@ -100,19 +115,25 @@ impl OpenRequests {
         }
     }
 
-    /// Waits until the client has not read any further part of some response for this long.
-    pub async fn stalled_for(&self, limit: Duration) {
+    /// Ends each request of which the client has not read a further part of the response for this long. The others of the
+    /// connection continue.
+    pub async fn cut_stalled(&self, limit: Duration) -> Infallible {
         loop {
-            let oldest = self.unread().values().min().copied();
-            let due = oldest.unwrap_or_else(Instant::now) + limit;
-            if due <= Instant::now() {
-                return;
-            }
-            tokio::time::sleep_until(due).await;
+            let now = Instant::now();
+            let mut oldest = now;
+            self.unread().retain(|_, unread| {
+                let is_stalled = unread.since + limit <= now;
+                match &unread.cut {
+                    Some(cut) if is_stalled => cut.notify_one(),
+                    _ => oldest = oldest.min(unread.since),
+                }
+                !is_stalled
+            });
+            tokio::time::sleep_until(oldest + limit).await;
         }
     }
 
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, UnreadResponse>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,10 +142,17 @@ impl OpenRequests {
 struct OpenRequest {
     requests: Arc<OpenRequests>,
     number: u64,
+    cut: Option<CutSignal>,
     is_receiving: AtomicBool,
 }
 
 impl OpenRequest {
+    /// The client must make room for the next part of the response from now on.
+    fn is_unread(&self) {
+        let unread = UnreadResponse { since: Instant::now(), cut: self.cut.clone() };
+        self.requests.unread().insert(self.number, unread);
+    }
+
     /// The body has arrived, or nothing waits for it any more.
     fn is_received(&self) {
         if self.is_receiving.swap(false, Ordering::AcqRel) {
@@ -192,7 +220,7 @@ impl Admission {
         // has a timeout of its own.
         let is_noted = version == Version::HTTP_2;
         if is_noted {
-            open.requests.unread().insert(open.number, Instant::now());
+            open.is_unread();
         }
         Ok(response.map(|body| Body::new(SentBody { body, open, is_noted, rest: Bytes::new() })))
     }
@@ -304,12 +332,10 @@ impl hyper::body::Body for SentBody {
             return Pin::new(&mut self.body).poll_frame(context);
         }
         let frame = self.poll_piece(context);
-        let mut unread = self.open.requests.unread();
         match frame {
-            Poll::Ready(Some(_)) => unread.insert(self.open.number, Instant::now()),
-            _ => unread.remove(&self.open.number),
-        };
-        drop(unread);
+            Poll::Ready(Some(_)) => self.open.is_unread(),
+            _ => drop(self.open.requests.unread().remove(&self.open.number)),
+        }
         frame
     }
 
@@ -405,16 +431,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_response_that_its_client_does_not_read_is_noticed() {
+    async fn a_response_that_its_client_does_not_read_is_cut_and_no_other() {
         let (_connections, _slot, requests) = connection();
-        let request = requests.begin(true).unwrap();
-        let waited = tokio::time::timeout(10 * LIMIT, requests.stalled_for(LIMIT)).await;
-        assert!(waited.is_err(), "nothing was sent");
-        requests.unread().insert(request.number, Instant::now());
-        let start = Instant::now();
-        requests.stalled_for(LIMIT).await;
-        assert_eq!(start.elapsed(), LIMIT);
-        drop(request);
+        let begin = || async { requests.begin(true).unwrap() };
+        let [stalled, read] = [(); 2].map(|()| CutSignal::default());
+        let request = CUT_SIGNAL.scope(stalled.clone(), begin()).await;
+        let other = CUT_SIGNAL.scope(read.clone(), begin()).await;
+        let watched = async |limit| tokio::time::timeout(limit, requests.cut_stalled(LIMIT)).await.is_err();
+        let is_cut =
+            async |signal: &CutSignal| tokio::time::timeout(Duration::ZERO, signal.notified()).await.is_ok();
+        assert!(watched(10 * LIMIT).await && !is_cut(&stalled).await, "nothing was sent");
+        request.is_unread();
+        assert!(watched(LIMIT / 2).await);
+        other.is_unread();
+        assert!(watched(LIMIT * 3 / 4).await);
+        assert!(is_cut(&stalled).await && !is_cut(&read).await);
+        drop((request, other));
         assert!(requests.unread().is_empty());
     }
 }

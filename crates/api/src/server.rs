@@ -5,7 +5,7 @@ use crate::connections::{ConnectionSlot, ConnectionState, Connections};
 use crate::extract::BodyTimeout;
 use crate::listeners::{AcceptedStream, Listeners};
 use crate::metrics::Traffic;
-use crate::requests::{Admission, OpenRequests};
+use crate::requests::{Admission, CUT_SIGNAL, CutSignal, OpenRequests};
 use crate::tls::{self, Accepted, HANDSHAKE_BYTE, Secured, ServerTls};
 use axum::Router;
 use hyper::server::conn::{http1, http2};
@@ -34,7 +34,7 @@ pub struct ServerLimits {
     pub header_timeout: Duration,
     /// How long a request body may take to arrive before it is answered 408 and its connection closed.
     pub body_timeout: Duration,
-    /// How long a client may take to read a response before its connection is cut.
+    /// How long a client may take to read a response before its connection is cut; with HTTP/2, only that request.
     pub write_timeout: Duration,
     /// Bytes of a request head. A longer one is answered 431. There may be at most a hundred headers in any
     /// case.
@@ -318,7 +318,7 @@ impl ClientConnection {
     }
 
     /// HTTP/2 has no timeouts of its own: connections without requests are closed after the same time as with
-    /// HTTP/1, and so are clients that do not read their responses.
+    /// HTTP/1, and so are requests whose clients do not read the response.
     async fn serve_http2<T>(&mut self, stream: T, secured: Secured) -> hyper::Result<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -337,14 +337,14 @@ impl ClientConnection {
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => return ended,
-            () = requests.stalled_for(self.limits.write_timeout) => return Ok(()),
+            never = requests.cut_stalled(self.limits.write_timeout) => match never {},
             () = requests.idle_for(self.limits.header_timeout) => {}
             () = stopped(&mut self.stop) => {}
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             ended = connection => ended,
-            () = requests.stalled_for(self.limits.write_timeout) => Ok(()),
+            never = requests.cut_stalled(self.limits.write_timeout) => match never {},
             () = requests.idle_for(GOODBYE_TIMEOUT) => Ok(()),
         }
     }
@@ -356,7 +356,16 @@ struct OnSpawnPort(Arc<dyn Spawn>);
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for OnSpawnPort {
     fn execute(&self, request: F) {
-        self.0.spawn(Box::pin(request));
+        let cut = CutSignal::default();
+        let is_cut = cut.clone();
+        self.0.spawn(Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = CUT_SIGNAL.scope(cut, request) => {}
+                // Without its task, a request is reset.
+                () = is_cut.notified() => {}
+            }
+        }));
     }
 }
 

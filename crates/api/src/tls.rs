@@ -3,9 +3,11 @@
 //! Reading certificates from files is not its business: it gets a finished configuration, and a new one when
 //! the certificate changes.
 
+use punctual_core::time::Timestamp;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -17,6 +19,9 @@ pub const HANDSHAKE_BYTE: u8 = 0x16;
 /// The protocol name of HTTP/2 in a handshake.
 const HTTP2: &[u8] = b"h2";
 
+/// How long before its end a certificate is reported.
+const RENEWAL_TIME: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
 /// What new connections of a listener use.
 #[derive(Debug)]
 pub struct ServerTls {
@@ -26,6 +31,27 @@ pub struct ServerTls {
     /// Whether the worker protocol needs a client certificate. For use with a configuration that accepts
     /// connections without one.
     pub workers_need_certificate: bool,
+    /// The setting that names the certificate and its file, for warnings.
+    pub named_by: String,
+    /// When the certificate ends; `None` if it does not say.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ServerTls {
+    /// A warning if the certificate has ended, or is about to.
+    pub fn warning(&self, now: Timestamp) -> Option<String> {
+        let (named_by, expires_at) = (&self.named_by, self.expires_at?);
+        let what = if expires_at <= now {
+            "has expired: clients do not trust this server"
+        } else if expires_at.since(now) <= RENEWAL_TIME {
+            "expires soon"
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{named_by}: the certificate {what} (valid until {expires_at}): renew it, and replace the file"
+        ))
+    }
 }
 
 /// The TLS of one connection. Attached to each of its requests; plain connections have none.

@@ -7,6 +7,7 @@ mod accuracy;
 mod claims;
 mod durable;
 mod failures;
+mod fill;
 mod floor;
 mod hold;
 mod latency;
@@ -78,6 +79,8 @@ pub enum BenchCommand {
     Workers(workers::WorkersArgs),
     /// Put a steady load on a server for hours and report whether memory, files, rate and lateness stay flat
     Soak(soak::SoakArgs),
+    /// Write finished jobs and their history into a new data directory, to try a server or the dashboard with it
+    Fill(fill::FillArgs),
     /// The server that is measured
     #[command(name = node::SUBCOMMAND, hide = true)]
     Node(node::NodeArgs),
@@ -160,6 +163,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Overhead(args) => overhead::run(args).await,
         BenchCommand::Schedulers(args) => schedulers::run(args).await,
         BenchCommand::Workers(args) => workers::run(args).await,
+        BenchCommand::Fill(args) => fill::run(args).await,
         BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("handled above"),
     }
 }

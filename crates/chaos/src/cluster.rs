@@ -129,9 +129,17 @@ async fn ready(member: &MemberProcess) -> Result<()> {
 
 fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {
     let words: &[&str] = match role {
-        Role::Scheduler => &["scheduler", "--health-listen", "127.0.0.1:0"],
-        Role::Api => &["api", "--listen", "127.0.0.1:0"],
-        // The handlers' target is on this machine.
+        // The receivers of notifications and of handlers' calls are on this machine.
+        Role::Scheduler => &[
+            "scheduler",
+            "--health-listen",
+            "127.0.0.1:0",
+            "--notify-allow",
+            "127.0.0.1",
+            "--notify-window",
+            "1s",
+        ],
+        Role::Api => &["api", "--listen", "127.0.0.1:0", "--notify-allow", "127.0.0.1"],
         Role::Worker => &["worker", "--http-allow", "127.0.0.1", "--drain-grace", "10s"],
     };
     let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();

@@ -73,6 +73,22 @@ impl<'a> ClientLoad<'a> {
         Ok(())
     }
 
+    /// Submits a job whose type no worker has, and returns its name. Each of its runs expires.
+    pub async fn submit_unserved(&self, from: Timestamp) -> Result<String> {
+        let name = "unserved";
+        let job = SubmitJob {
+            interval: Some("2s".to_owned()),
+            start_at: Some(from),
+            end_at: Some(from.plus(self.options.lasts)),
+            misfire_grace: Some("1s".parse()?),
+            expires_after: Some("2s".parse()?),
+            idempotency_key: Some(name.to_owned()),
+            ..SubmitJob::named(name.to_owned()).with_type("unserved")
+        };
+        self.ask(async |node| node.submit(&job).await).await.context("submit the job that cannot run")?;
+        Ok(name.to_owned())
+    }
+
     /// Submits the one-time jobs over the run and reads submitted jobs. Returns when its time is over and the
     /// last request is answered or abandoned.
     pub async fn run(&self) {
@@ -238,7 +254,8 @@ fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(S
         _ => chance.between(Duration::from_millis(5), Duration::from_millis(200)),
     };
     let attempts = if index % 10 == 6 { Attempts::AtMostOne } else { Attempts::UntilItSucceeds };
-    let failing_attempts = u32::from(index % 10 == 4);
+    // Every other job with only one attempt fails, which causes a notification.
+    let failing_attempts = u32::from(index % 10 == 4 || index % 20 == 16);
     let at = (!index.is_multiple_of(3)).then(|| {
         let at = now().plus(chance.between(Duration::from_millis(100), DELAY_MAX));
         // Rounded down to the millisecond, as people write times.

@@ -16,6 +16,7 @@ mod member;
 mod nemesis;
 mod observed;
 mod plan;
+mod receiver;
 mod recorder;
 mod report;
 mod run;

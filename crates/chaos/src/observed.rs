@@ -3,6 +3,7 @@
 
 use crate::member::UnorderedEnd;
 use crate::nemesis::InjectedFault;
+use crate::receiver::NotificationTry;
 use crate::recorder::RecordedRun;
 use punctual_client::ExecutionStatus;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -118,4 +119,8 @@ pub struct Observed {
     pub asked: Vec<ClientRequest>,
     pub faults: Vec<InjectedFault>,
     pub unordered_ends: Vec<UnorderedEnd>,
+    /// All tries of all notifications.
+    pub messages: Vec<NotificationTry>,
+    /// The names of jobs that could not run.
+    pub unserved: Vec<String>,
 }

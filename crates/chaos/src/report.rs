@@ -110,6 +110,12 @@ impl fmt::Display for ChaosReport {
             "submissions   {} unanswered, none stored twice unless reported below",
             self.counted.submissions_unanswered
         )?;
+        let Counted { notifications_due, notifications, notification_tries, .. } = self.counted;
+        writeln!(
+            f,
+            "messages      {notifications} arrived in {notification_tries} tries, about {notifications_due} failures and jobs \
+             that did not run"
+        )?;
         writeln!(
             f,
             "availability  {}; database down {:.1} s",

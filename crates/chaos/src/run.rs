@@ -1,7 +1,7 @@
 //! One run: a cluster, its load, a plan of faults, and then a phase without faults in which everything must
 //! finish by itself.
 
-use crate::checker;
+use crate::checker::{self, notifications};
 use crate::cluster::{ChaosCluster, ClusterOptions};
 use crate::history;
 use crate::load::{ClientLoad, LoadOptions};
@@ -9,10 +9,13 @@ use crate::member::now;
 use crate::nemesis::inject_faults;
 use crate::observed::Observed;
 use crate::plan::{FaultKind, FaultPlan, Role};
+use crate::receiver::Receiver;
 use crate::recorder::Recorder;
 use crate::report::{ChaosReport, RunParameters};
 use anyhow::{Context, Result, ensure};
+use punctual_client::Client;
 use punctual_core::time::Timestamp;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,6 +29,10 @@ const HEAD_START: Duration = Duration::from_secs(3);
 const HEAD_START_EACH: Duration = Duration::from_millis(100);
 /// The time limit for everything to finish after all faults have ended.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(120);
+/// The time limit for the last messages to arrive after that: longer than the pause after a try whose process was killed.
+const MESSAGES_TIME_MAX: Duration = Duration::from_secs(90);
+/// The channel and the rule of notifications.
+const CHANNEL: &str = "receiver";
 /// Pause between two checks of that.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,6 +50,7 @@ pub async fn run(options: &RunOptions) -> Result<ChaosReport> {
     let RunOptions { cluster: cluster_options, seed, plan, .. } = options;
     std::fs::create_dir_all(&cluster_options.folder)?;
     let recorder = Recorder::start(&cluster_options.folder).await?;
+    let receiver = Receiver::start(&cluster_options.folder).await?;
     let cluster = ChaosCluster::start(cluster_options).await?;
     let load_options = LoadOptions {
         seed: *seed,
@@ -52,9 +60,11 @@ pub async fn run(options: &RunOptions) -> Result<ChaosReport> {
         lease: cluster_options.lease,
     };
     let load = ClientLoad::new(load_options, &recorder, cluster.clients()?);
+    notify(&load.nodes()[0], &receiver).await?;
     let head_start = HEAD_START + HEAD_START_EACH * u32::try_from(options.recurring)?;
     let from = whole_second(now().plus(head_start));
     load.submit_recurring(from).await?;
+    let unserved = load.submit_unserved(from).await?;
     ensure!(now() < from, "submitting the recurring jobs took longer than {} s", head_start.as_secs());
     tokio::time::sleep(from.since(now())).await;
     let (faults, ()) = futures_util::future::join(inject_faults(&cluster, plan), load.run()).await;
@@ -69,6 +79,8 @@ pub async fn run(options: &RunOptions) -> Result<ChaosReport> {
         ..Observed::default()
     };
     (observed.wishes, observed.asked) = load.into_observed();
+    observed.unserved.push(unserved);
+    receive_all(&mut observed, &receiver).await;
     write_down(&observed, &cluster_options.folder)?;
     cluster.stop().await;
     if options.wants_every_kind {
@@ -85,6 +97,27 @@ pub async fn run(options: &RunOptions) -> Result<ChaosReport> {
         settled,
     };
     Ok(ChaosReport::new(about, &observed, verdict))
+}
+
+/// Has failures, and jobs that do not run, reported to the receiver.
+async fn notify(node: &Client, receiver: &Receiver) -> Result<()> {
+    let channel = json!({"type": "webhook", "url": receiver.url()});
+    node.set_channel(CHANNEL, &serde_json::from_value(channel)?).await.context("set the channel")?;
+    let rule = json!({"events": ["failed", "missed"], "channels": [CHANNEL]});
+    node.set_notification_rule(CHANNEL, &serde_json::from_value(rule)?).await.context("set the rule")?;
+    Ok(())
+}
+
+/// Waits until no message is missing, or for too long.
+async fn receive_all(observed: &mut Observed, receiver: &Receiver) {
+    let start = Instant::now();
+    loop {
+        observed.messages = receiver.messages();
+        if !notifications::is_any_missing(observed) || start.elapsed() >= MESSAGES_TIME_MAX {
+            return;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 /// Writes the checked history to a file, for debugging.

@@ -1,5 +1,6 @@
 //! What a token or a user may do, as arguments and in tables.
 
+use punctual_client::MeBody;
 use punctual_config::args;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::shortened;
@@ -86,14 +87,26 @@ fn permission(text: &str) -> Result<Permission, String> {
     args::small_word(text)
 }
 
-/// The owner column of a table. A worker's owner limits nothing: it gets the jobs of all owners in its queues.
-pub fn owner(owner: Option<&String>, all_owners: bool, role: &str) -> String {
-    match (owner, all_owners) {
-        (Some(owner), true) if role == Role::Worker.word() => format!("{owner} (runs jobs of all)"),
-        (Some(owner), true) => format!("{owner} (sees all)"),
-        (Some(owner), false) => owner.clone(),
-        (None, _) => "-".to_owned(),
+/// The owner column of a table. Queues and job types may limit the scope further, and have a column of their own.
+pub fn owner(owner: Option<&String>, all_owners: bool) -> String {
+    match owner {
+        Some(owner) if all_owners => format!("{owner} (scope: all owners)"),
+        Some(owner) => owner.clone(),
+        None => "-".to_owned(),
     }
+}
+
+/// The jobs that a caller reaches, as a text for people.
+pub fn scope(me: &MeBody) -> String {
+    let jobs = match me.all_owners {
+        true => "the jobs of all owners".to_owned(),
+        false => format!("the jobs of {}", me.owner_id),
+    };
+    let limited = |what: &str, names: &[String]| match names {
+        [] => String::new(),
+        names => format!(" {what} {}", names.join(", ")),
+    };
+    jobs + &limited("in the queues", &me.queues) + &limited("of the types", &me.job_types)
 }
 
 /// The scope and further permissions, for a table; `-` if there are none.
@@ -121,11 +134,27 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_worker_is_not_said_to_see_anything() {
+    fn a_scope_names_all_its_limits() {
+        let me = |all_owners, queues: &[&str], job_types: &[&str]| {
+            let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            scope(&MeBody {
+                token_id: "t1".to_owned(),
+                name: String::new(),
+                role: "operator".to_owned(),
+                user_id: None,
+                owner_id: "foo".to_owned(),
+                all_owners,
+                queues: texts(queues),
+                job_types: texts(job_types),
+                permissions: vec![],
+            })
+        };
+        assert_eq!(me(true, &[], &[]), "the jobs of all owners");
+        assert_eq!(me(true, &["mail-*", "sms"], &[]), "the jobs of all owners in the queues mail-*, sms");
+        assert_eq!(me(false, &["mail"], &["send"]), "the jobs of foo in the queues mail of the types send");
         let foo = "foo".to_owned();
-        assert_eq!(owner(Some(&foo), true, "worker"), "foo (runs jobs of all)");
-        assert_eq!(owner(Some(&foo), true, "operator"), "foo (sees all)");
-        assert_eq!(owner(Some(&foo), false, "submitter"), "foo");
+        assert_eq!(owner(Some(&foo), true), "foo (scope: all owners)");
+        assert_eq!(owner(Some(&foo), false), "foo");
     }
 
     #[test]

@@ -100,9 +100,16 @@ fn job_types_table(job_types: &Page<JobTypeBody>) -> String {
     }
     let rows = job_types.items.iter().map(|one| {
         let description = one.description.clone().unwrap_or_default();
-        vec![one.name.clone(), one.version.to_string(), time(one.set_at), one.set_by.clone(), description]
+        let enforced = if one.not_enforced.is_none() { "yes" } else { "no" }.to_owned();
+        let (version, set_by) = (one.version.to_string(), one.set_by.clone());
+        vec![one.name.clone(), version, enforced, time(one.set_at), set_by, description]
     });
-    table(&["JOB TYPE", "VERSION", "SET AT", "SET BY", "DESCRIPTION"], rows)
+    table(&["JOB TYPE", "VERSION", "ENFORCED", "SET AT", "SET BY", "DESCRIPTION"], rows)
+}
+
+/// Why payloads of a job type are not checked, and what to do.
+fn not_enforced(name: &str, reason: &str) -> String {
+    format!("{reason}; set a schema that this server accepts: `punctual type set {name} --schema FILE`")
 }
 
 fn described(job_type: &JobTypeBody) -> String {
@@ -111,6 +118,7 @@ fn described(job_type: &JobTypeBody) -> String {
         ("Description", job_type.description.clone()),
         ("Version", Some(job_type.version.to_string())),
         ("Set", Some(format!("{} by {}", time(job_type.set_at), job_type.set_by))),
+        ("Not enforced", job_type.not_enforced.as_ref().map(|reason| not_enforced(&job_type.name, reason))),
     ]);
     let schema: Option<serde_json::Value> = serde_json::from_str(job_type.schema.get()).ok();
     let schema = schema.and_then(|schema| serde_json::to_string_pretty(&schema).ok());

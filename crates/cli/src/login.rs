@@ -135,7 +135,6 @@ pub async fn whoami(args: WhoamiArgs) -> anyhow::Result<Exit> {
 
 fn described(identity: &WhoAmI, origin: String) -> String {
     let me = &identity.me;
-    let owner = grant::owner(Some(&me.owner_id), me.all_owners, &me.role);
     details([
         ("server", Some(identity.server.clone())),
         ("context", identity.context.clone()),
@@ -144,9 +143,8 @@ fn described(identity: &WhoAmI, origin: String) -> String {
         ("name", Some(me.name.clone()).filter(|name| !name.is_empty())),
         ("user", me.user_id.clone()),
         ("role", Some(me.role.clone())),
-        ("owner", Some(owner)),
-        ("queues", grant::joined(&me.queues)),
-        ("job types", grant::joined(&me.job_types)),
+        ("owner", Some(me.owner_id.clone())),
+        ("scope", Some(grant::scope(me))),
         ("permissions", grant::joined(&me.permissions)),
     ])
 }

@@ -194,7 +194,7 @@ fn described(user: &UserBody) -> String {
         ("email", Some(user.email.clone())),
         ("name", user.display_name.clone()),
         ("role", Some(user.role.clone())),
-        ("owner", Some(grant::owner(user.owner_id.as_ref(), user.all_owners, &user.role))),
+        ("owner", Some(grant::owner(user.owner_id.as_ref(), user.all_owners))),
         ("queues", grant::joined(&user.queues)),
         ("job types", grant::joined(&user.job_types)),
         ("permissions", grant::joined(&user.permissions)),
@@ -218,7 +218,7 @@ fn users_table(page: &Page<UserBody>) -> String {
             user.email.clone(),
             user.display_name.as_deref().map_or_else(|| "-".to_owned(), |name| shortened(name, 40)),
             user.role.clone(),
-            grant::owner(user.owner_id.as_ref(), user.all_owners, &user.role),
+            grant::owner(user.owner_id.as_ref(), user.all_owners),
             grant::limits(&user.queues, &user.job_types, &user.permissions),
             status(user).to_owned(),
         ]

@@ -611,7 +611,7 @@ impl Client {
         }
     }
 
-    fn unreachable(&self, source: reqwest::Error) -> ClientError {
+    pub(crate) fn unreachable(&self, source: reqwest::Error) -> ClientError {
         ClientError::Unreachable { server: self.told_server(), source }
     }
 }

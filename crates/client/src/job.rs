@@ -212,7 +212,8 @@ jobs! {
         /// The channels that are notified about it.
         #[serde(deserialize_with = "object::optional")]
         notify: Option<NotifyBody> => Option<NotifyBody> = the("Notify").example(json!({"on_failure": "ops"})),
-        /// What happens to a command's result of more than 64 KiB: its beginning is kept, or the execution fails.
+        /// What happens to a command's result of more than 64 KiB: its beginning is kept, the execution fails, or it is stored
+        /// as a blob.
         result_overflow: Option<ResultOverflow> => #[serde(default)] Option<ResultOverflow> =
             words::<ResultOverflow>().otherwise("truncate"),
         /// Labels to find it by.

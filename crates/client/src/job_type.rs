@@ -40,6 +40,10 @@ wire! {
         /// Whether a worker registered it. Workers do not change a schema that a person has set.
         #[serde(default)]
         pub by_worker: bool,
+        /// Why payloads are not checked with it: an older release has stored it, and this one refuses it. Set a schema that it
+        /// accepts.
+        #[serde(default)]
+        pub not_enforced: Option<String> = text(),
     }
 }
 

@@ -39,6 +39,7 @@ mod problem;
 pub mod protocol;
 mod queue;
 mod remote;
+mod results;
 mod retries;
 mod retry;
 mod scaling;
@@ -97,6 +98,7 @@ pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
 pub use queue::{ParseStartRateError, QueueBody, SetQueue, StartRate};
 pub use remote::RemotePort;
+pub use results::ResultDownload;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{

@@ -159,7 +159,7 @@ wire! {
         /// The checkpoint that an earlier attempt saved; omitted if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub checkpoint: Option<Box<RawValue>>,
-        /// What to do with a command's result of more than 64 KiB.
+        /// What to do with a result of more than 64 KiB: `blob` means that the worker sends it to `/worker/results`.
         #[serde(default, skip_serializing_if = "is_default")]
         pub result_overflow: ResultOverflow = words::<ResultOverflow>().otherwise("truncate"),
         /// The place of this attempt in a trace, by the W3C standard "Trace Context": pass it to the calls of the handler.

@@ -11,18 +11,21 @@ use crate::protocol::{
 };
 use crate::tls::Distrust;
 use async_trait::async_trait;
+use futures_util::stream::{self, Stream};
+use punctual_core::blobs::BlobReference;
 use punctual_core::causes::in_full;
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer, Progress};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
-    SessionOpening, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, BlobError, BlobParts, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer,
+    Served, SessionGrant, SessionOpening, WorkerPort, WorkerPortError,
 };
 use punctual_core::retry::ChosenTime;
 use punctual_core::slots::Demand;
-use reqwest::{Method, RequestBuilder};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Body, Method, RequestBuilder};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -32,6 +35,8 @@ use std::time::Duration;
 
 /// How long the server may take to answer, beyond the requested wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a large result may take.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Bytes of results and errors in one report; the rest goes into the next one. Well below the server's limit.
 const REPORT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
@@ -284,9 +289,54 @@ impl WorkerPort for RemotePort {
         Ok(())
     }
 
+    async fn store_result(
+        &self,
+        session: SessionId,
+        lease: LeaseRef,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError> {
+        let request = self
+            .client
+            .request(Method::POST, "/worker/results")
+            .query(&[("session", session.to_string()), ("execution_id", lease.execution.to_string())])
+            .header(CONTENT_TYPE, "application/json")
+            .timeout(UPLOAD_TIMEOUT)
+            .body(Body::wrap_stream(body_of_parts(parts)));
+        self.client.send(request).await.map_err(blob_error)
+    }
+
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
         let request = self.client.request(Method::DELETE, &format!("/worker/sessions/{session}"));
         self.tell(request.timeout(ANSWER_TIMEOUT)).await
+    }
+}
+
+/// The parts as they are read; one that cannot be read breaks the request off.
+fn body_of_parts(
+    parts: Box<dyn BlobParts>,
+) -> impl Stream<Item = Result<Vec<u8>, BlobError>> + Send + 'static {
+    stream::unfold(Some(parts), |parts| async {
+        let mut parts = parts?;
+        match parts.next().await {
+            Ok(Some(part)) => Some((Ok(part), Some(parts))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
+    })
+}
+
+fn blob_error(error: ClientError) -> BlobError {
+    let status = error.problem().map(|problem| problem.status);
+    let detail = error.problem().and_then(|problem| problem.detail.clone());
+    match (status, detail) {
+        (Some(413), Some(detail)) => {
+            BlobError::Refused(format!("it is too large (blobs.size_max): {detail}"))
+        }
+        // Requests that a repetition does not change.
+        (Some(status @ 400..=499), detail) if !matches!(status, 408 | 425 | 429) => {
+            BlobError::Refused(detail.unwrap_or_else(|| in_full(&error)))
+        }
+        _ => BlobError::Unavailable(in_full(&error)),
     }
 }
 

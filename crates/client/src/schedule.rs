@@ -226,6 +226,10 @@ wire! {
         pub timezone: String,
         /// How often it fires within the range.
         pub count: u64,
+        /// Whether `count` is an upper bound: several schedules of the job may fire at the same instant, and they fire too often
+        /// in this range to compare them.
+        #[serde(default)]
+        pub count_at_most: bool,
         /// Whether `fires` lists all of them.
         pub complete: bool,
         /// The first ones, at most `per_job`.

@@ -5,6 +5,8 @@
 //! variables removed and the secret parts of its arguments replaced. The new program reads the originals from
 //! a pipe, which is empty afterwards.
 
+use crate::layers::may_be_secret;
+use crate::settings::{ServeSettings, Setting, SettingsTable};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -18,9 +20,9 @@ use std::sync::OnceLock;
 /// The commands whose processes run for long.
 const SERVERS: [&str; 4] = ["serve", "api", "scheduler", "worker"];
 const PREFIX: &str = "PUNCTUAL_";
-/// Parts of the names of variables that may contain a secret. One too many does no harm.
+/// Parts of the names of variables, and of parameters of URLs, that may contain a secret. One too many does no harm.
 const SECRET_NAMES: [&str; 4] = ["PASSWORD", "TOKEN", "SECRET", "KEY"];
-/// Flags that contain a secret.
+/// Flags that contain a secret and are no settings.
 const SECRET_FLAGS: [&str; 3] = ["--store-password", "--secrets-key", "--token"];
 /// Names the process and its descriptor of the pipe. A child process that inherits it has another number.
 pub(crate) const VARIABLE: &str = "PUNCTUAL_HANDOVER";
@@ -103,37 +105,60 @@ fn handed_over() -> Option<i32> {
     fd.parse().ok()
 }
 
-/// Whether a variable may contain a secret: by its name, or as a URL with a user.
+/// Whether a variable may contain a secret: by its name, as a setting, or as a URL with a login.
 fn is_secret(name: &OsStr, value: &OsStr) -> bool {
     let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
     let has_secret_name = SECRET_NAMES.iter().any(|part| name.contains(part)) && !name.ends_with("_FILE");
-    name.starts_with(PREFIX) && name != VARIABLE && (has_secret_name || has_user(&value))
+    let is_setting = || secret_settings().any(|setting| setting.variable() == name);
+    let has_login = || without_login(&value).is_some();
+    name.starts_with(PREFIX) && name != VARIABLE && (has_secret_name || is_setting() || has_login())
 }
 
-fn has_user(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
+/// The settings whose values may be secret as a whole.
+fn secret_settings() -> impl Iterator<Item = &'static Setting> {
+    ServeSettings::settings().into_iter().filter(|setting| may_be_secret(setting.key))
+}
+
+/// A URL with a login, without it: a user and a password before the host, or parameters that may contain a secret.
+/// `None` for any other text.
+fn without_login(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (address, parameters) = match rest.split_once('?') {
+        Some((address, parameters)) => (address, Some(parameters)),
+        None => (rest, None),
+    };
+    let has_secret = |parameters: &&str| {
+        let names = parameters.split('&').filter_map(|parameter| parameter.split_once('='));
+        let mut names = names.map(|(name, _)| name.to_ascii_uppercase());
+        names.any(|name| SECRET_NAMES.iter().any(|part| name.contains(part)))
+    };
+    // Up to the last @, because a password may contain one, and a ? as well.
+    if let Some((_, host)) = rest.rsplit_once('@') {
+        let host = host.split_once('?').map_or(host.to_owned(), |(host, parameters)| {
+            format!("{host}?{}", if has_secret(&parameters) { REMOVED } else { parameters })
+        });
+        return Some(format!("{scheme}://{REMOVED}@{host}"));
+    }
+    parameters.filter(has_secret).map(|_| format!("{scheme}://{address}?{REMOVED}"))
 }
 
 /// The arguments with everything replaced that may be secret.
 fn without_secrets(arguments: &[OsString]) -> Vec<OsString> {
+    let settings = secret_settings().map(|setting| format!("--{}", setting.flag()));
+    let flags: Vec<String> = SECRET_FLAGS.map(str::to_owned).into_iter().chain(settings).collect();
+    let is_secret = |text: &str| flags.iter().any(|flag| flag == text);
     let mut is_value = false;
     let shown = |argument: &OsString| {
         let text = argument.to_string_lossy();
         if std::mem::take(&mut is_value) {
             return REMOVED.into();
         }
-        is_value = SECRET_FLAGS.contains(&text.as_ref());
-        let assigned = text.split_once('=').filter(|(flag, _)| SECRET_FLAGS.contains(flag));
+        is_value = is_secret(&text);
+        let assigned = text.split_once('=').filter(|(flag, _)| is_secret(flag));
         if let Some((flag, _)) = assigned {
             return format!("{flag}={REMOVED}").into();
         }
-        // Up to the last @, because a password may contain one.
-        match (text.split_once("://"), text.rsplit_once('@')) {
-            (Some((scheme, rest)), Some((_, host))) if rest.contains('@') => {
-                format!("{scheme}://{REMOVED}@{host}").into()
-            }
-            _ => argument.clone(),
-        }
+        without_login(&text).map_or_else(|| argument.clone(), OsString::from)
     };
     arguments.iter().map(shown).collect()
 }
@@ -215,12 +240,16 @@ mod tests {
             ("PUNCTUAL_TOKEN", "pt_admin_x"),
             ("PUNCTUAL_STORE", "postgres://me:x@host/db"),
             ("PUNCTUAL_COORDINATION", "redis://:x@host"),
+            ("PUNCTUAL_STORE", "postgres://host/db?user=me&password=x"),
+            ("PUNCTUAL_NOTIFY_HEARTBEAT_URL", "https://hc.example.org/ping/x"),
+            ("PUNCTUAL_NOTIFY_COMMANDS", "pager=/usr/bin/page --key x"),
         ] {
             assert!(secret(name, value), "{name}");
         }
         for (name, value) in [
             ("PUNCTUAL_TOKEN_FILE", "/etc/punctual/token"),
-            ("PUNCTUAL_STORE", "postgres://host/db"),
+            ("PUNCTUAL_NOTIFY_HEARTBEAT_URL_FILE", "/etc/punctual/heartbeat"),
+            ("PUNCTUAL_STORE", "postgres://host/db?sslmode=require"),
             ("PUNCTUAL_SLOTS", "3"),
             ("OTHER_TOKEN", "x"),
         ] {
@@ -240,6 +269,11 @@ mod tests {
             "--store",
             "mysql://u:a@b@h:1/db?tls=true",
             "--store=postgres://u:p@h",
+            "--store=postgres://h/db?user=u&password=p",
+            "--broker=redis://u:p@h?x_key=k",
+            "--notify-heartbeat-url",
+            "https://hc.example.org/ping/p",
+            "--notify-commands=pager=/usr/bin/page --key p",
             "--slots",
             "4",
         ]);
@@ -252,6 +286,11 @@ mod tests {
             "--store",
             "mysql://***@h:1/db?tls=true",
             "--store=postgres://***@h",
+            "--store=postgres://h/db?***",
+            "--broker=redis://***@h?***",
+            "--notify-heartbeat-url",
+            "***",
+            "--notify-commands=***",
             "--slots",
             "4",
         ];

@@ -238,7 +238,7 @@ impl Surroundings {
     /// passwords in URLs are not in values.
     pub fn report(&self, sources: Vec<(&'static Setting, Json, Source)>) -> SettingsBody {
         let shown = |(setting, value, source): (&'static Setting, Json, Source)| {
-            let hidden = is_secret(setting.key) && !value.is_null();
+            let hidden = setting.key == HEARTBEAT_URL && !value.is_null();
             let from = match &source {
                 Source::Flag { .. } => "flag",
                 Source::Variable { .. } => "variable",
@@ -272,9 +272,12 @@ fn without_arguments(commands: &Json) -> Json {
     commands.filter_map(|text| CommandChannel::read(text).ok()).map(|channel| channel.shown()).collect()
 }
 
-/// Whether the value of a setting is itself a secret: a caller who knows the address of a heartbeat can send one.
-fn is_secret(key: &str) -> bool {
-    key == "notify.heartbeat_url"
+/// A caller who knows the address of a heartbeat can send one.
+const HEARTBEAT_URL: &str = "notify.heartbeat_url";
+
+/// Whether the value of a setting may be or contain a secret that is no login in a URL.
+pub fn may_be_secret(key: &str) -> bool {
+    [HEARTBEAT_URL, COMMANDS].contains(&key)
 }
 
 /// Whether a setting names a file that only the server needs to read.

@@ -5,6 +5,7 @@
 
 mod allowed;
 pub mod args;
+mod blob_url;
 mod broker_url;
 mod choices;
 pub mod connect;
@@ -33,6 +34,7 @@ mod variables;
 mod web;
 
 pub use allowed::{Allowed, AllowedNetwork, CommandChannel, ConfiguredChannel};
+pub use blob_url::BlobUrl;
 pub use broker_url::{BrokerUrl, PublishedTypeName, Topic};
 pub use choices::{ClientAuth, ClockKind, LogFormat};
 pub use coordination_url::{COORDINATION_BY_STORE, CoordinationUrl};
@@ -44,10 +46,11 @@ pub use rates::{PerSecond, PerTime};
 pub use run_as::{QueueUser, RunAs};
 pub use secret_file::{exposure, foreign_hand, foreign_keys, seen_password};
 pub use settings::{
-    ApiRoleSettings, ApiSettings, BrokerSettings, ClientSettings, ClockSettings, CoordinationSettings,
-    DataPlace, EventSettings, IntakeSettings, ListenerSettings, LogSettings, NotificationSettings,
-    OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings, SecretsSettings, ServeSettings,
-    StoreSettings, TimeSettings, TracingSettings, WorkerRoleSettings, WorkerSettings,
+    ApiRoleSettings, ApiSettings, BlobSettings, BrokerSettings, ClientSettings, ClockSettings,
+    CoordinationSettings, DataPlace, EventSettings, IntakeSettings, ListenerSettings, LogSettings,
+    NotificationSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
+    SecretsSettings, ServeSettings, StoreSettings, TimeSettings, TracingSettings, WorkerRoleSettings,
+    WorkerSettings,
 };
 pub use tracing_values::{CollectorUrl, Ratio};
 pub use value::SizeMax;

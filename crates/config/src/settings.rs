@@ -271,7 +271,7 @@ settings! {
             "A slower request is answered with 408, and its connection is closed.";
         /// How long a client may take to read a response
         write_timeout: Length<SECOND, HOUR> = "write_timeout", is("30s"),
-            "Slower clients are disconnected.";
+            "Slower clients are disconnected. With HTTP/2, only the request is reset.";
         /// Maximum size of a request's head in bytes
         head_bytes_max: Count<8_192, 1_048_576> = "head_bytes_max", is("32768"),
             "A longer one is answered with 431.";
@@ -535,7 +535,10 @@ settings! {
             "The programs run as the user of the server. Only the configuration can name them, never a request.";
         /// A URL that the leading server calls every minute, so that a monitor elsewhere notices when it stops
         heartbeat_url: Option<Text> = "notify.heartbeat_url", unset("https://hc.example.org/ping/4f2a"),
-            "It is called with POST and an empty body. A failure is logged, and changes nothing.";
+            "It is called with POST and an empty body. A failure is logged, and changes nothing. If the URL is a secret, notify.heartbeat_url_file keeps it out of flags and variables.";
+        /// A file with the URL of notify.heartbeat_url
+        heartbeat_url_file: Option<PathBuf> = "notify.heartbeat_url_file", unset("/etc/punctual/heartbeat.url"),
+            "Read at startup. Set only one of the two. Only its owner should be able to read it; the server logs a warning otherwise.";
         /// The address of the API in messages; by default public_url, or the address of the listener
         link_url: Option<PublicUrl> = "notify.link_url", unset("https://jobs.example.org"),
             "Messages of a scheduler have no links without it.";
@@ -557,9 +560,11 @@ settings! {
     }
 }
 
+mod blobs;
 mod brokers;
 mod tracing;
 
+pub use blobs::BlobSettings;
 pub use brokers::{BrokerSettings, EventSettings, IntakeSettings};
 pub use tracing::TracingSettings;
 
@@ -602,6 +607,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -622,6 +628,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -641,6 +648,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         notify: NotificationSettings,
         coordination: CoordinationSettings,
@@ -661,6 +669,7 @@ tables! {
         log: LogSettings,
         store: StoreSettings,
         logs: LogsSettings,
+        blobs: BlobSettings,
         secrets: SecretsSettings,
         coordination: CoordinationSettings,
         broker: BrokerSettings,

@@ -41,7 +41,7 @@ pub struct Card {
     /// Whether it is eligible for segments and leadership: a scheduler whose clock is right, that reaches the
     /// store and is not about to leave.
     pub stands: bool,
-    /// Where it receives hints of queued work from: `postgres`, `redis`, `nats` or `amqp`. Empty if it polls, and in older
+    /// Where it receives hints of queued work from: `postgres`, `redis`, `nats`, `amqp` or `kafka`. Empty if it polls, and in older
     /// processes.
     pub ready_queue: String,
     /// Whether such hints arrive.

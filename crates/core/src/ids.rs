@@ -109,6 +109,36 @@ impl fmt::Display for OperationId {
     }
 }
 
+/// A blob: a UUID version 7, like the id of a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobId(JobId);
+
+impl BlobId {
+    pub fn new(now: Timestamp, entropy: u64) -> Self {
+        BlobId(JobId::new(now, entropy))
+    }
+
+    /// When its upload began.
+    pub const fn made_at(&self) -> Timestamp {
+        self.0.made_at()
+    }
+}
+
+impl FromStr for BlobId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "the id of a blob (a UUID)";
+        text.parse().map(BlobId).map_err(|_: ParseIdError| ParseIdError { expected, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// One nominal fire of a job. Its text form is also the idempotency key that handlers receive: it is the same
 /// for every attempt and every redrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -201,7 +231,7 @@ macro_rules! text_id {
         }
     )*};
 }
-text_id!(JobId, OperationId, OccurrenceId, ExecutionId);
+text_id!(JobId, OperationId, BlobId, OccurrenceId, ExecutionId);
 
 /// One start of a worker. Assigned by the store, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -149,6 +149,8 @@ pub enum ResultOverflow {
     Truncate,
     /// The execution fails permanently.
     Fail,
+    /// It is stored as a blob, and the result is a reference to it.
+    Blob,
 }
 
 /// When an occurrence that has not started expires.

@@ -2,7 +2,8 @@
 
 use crate::job::JobStatus;
 use crate::payload_filter::{PayloadField, PayloadFilter};
-use crate::ports::JobView;
+use crate::ports::{JobQuery, JobView, ScheduleKind};
+use crate::schedule::Schedule;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
@@ -90,6 +91,29 @@ impl JobPredicate {
             && self.last_run.has(view.last_finished.as_ref().map(|last| last.completed_at))
             && self.payload.iter().all(|filter| filter.matches(payload))
             && self.payload_has.iter().all(|field| field.is_in(payload))
+    }
+}
+
+impl JobQuery {
+    /// Whether a list of these has the job. Does not know the text that the query may search for.
+    pub fn selects(&self, view: &JobView) -> bool {
+        let spec = &view.job.spec;
+        let is =
+            |wanted: &Option<String>, value: &String| wanted.as_ref().is_none_or(|wanted| wanted == value);
+        let kind = match spec.settings.schedule {
+            Schedule::Immediate => ScheduleKind::Immediate,
+            Schedule::OneTime { .. } => ScheduleKind::OneTime,
+            Schedule::Recurring(_) => ScheduleKind::Recurring,
+        };
+        self.before.is_none_or(|before| view.job.id < before)
+            && self.status.is_none_or(|status| status == view.status())
+            && is(&self.name, &spec.name)
+            && is(&self.job_type, &spec.job_type)
+            && is(&self.queue, &spec.queue)
+            && is(&self.owner, &spec.owner)
+            && self.priority.is_none_or(|priority| priority == spec.priority)
+            && self.schedule.is_none_or(|schedule| schedule == kind)
+            && self.tags.iter().all(|tag| spec.settings.tags.contains(tag))
     }
 }
 

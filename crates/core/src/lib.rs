@@ -6,6 +6,7 @@
 //! a parameter.
 
 pub mod access;
+pub mod blobs;
 pub mod calendar;
 pub mod causes;
 pub mod cluster;

@@ -39,9 +39,12 @@ pub const CHOSEN_DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 pub const SCHEDULES_OF_JOB_MAX: usize = 16;
 /// The shortest distance between two occurrences of one of several schedules of a job. Closer ones are rejected.
 pub const SCHEDULES_SPACING_MIN: Duration = Duration::from_secs(60);
-/// Occurrences of a job's schedules that a count compares, so that those at the same instant count once. In a range with
-/// more of them, they count once for each schedule.
+/// Occurrences of a job's schedules, without the most frequent one, that a count compares with those of the others, so that
+/// those at the same instant count once.
 pub const SCHEDULES_COMPARED_MAX: usize = 5_000;
+/// Occurrences of all schedules of a job that a count steps through if there are too many to compare. In a range with more of
+/// them, those at the same instant count once for each schedule.
+pub const SCHEDULES_STEPPED_MAX: u64 = 50_000;
 /// How often the leader checks whether the time zone data has changed, and how soon after a failure or while it does
 /// not lead.
 pub const RETIME_INTERVAL: Duration = Duration::from_secs(300);
@@ -62,6 +65,14 @@ pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of an attempt's result as JSON. A larger result fails the attempt without retry, so that it is
 /// noticed; a longer last line of a command is not a result.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a result that is stored as a blob, which `blobs.size_max` lowers. A larger one fails the attempt without retry.
+pub const BLOB_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes of a blob that are in memory at once, for each that is written or read.
+pub const BLOB_PART_BYTES: usize = 64 * 1024;
+/// How long a blob is kept that no execution refers to: the report of its execution follows the upload.
+pub const BLOB_UNUSED_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// How often the leader looks for blobs that no execution refers to.
+pub const BLOB_SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Occurrences that one fire of one schedule may create; the rest follow in the next fire.
 pub const FIRES_PER_PLAN_MAX: usize = 100;
 /// Open occurrences of a job that does not set `max_open`. Further ones are skipped with reason `backlog`.
@@ -501,7 +512,10 @@ pub const CHECK_ROWS: usize = 64;
 pub const DAMAGE_LISTED_MAX: usize = 20;
 
 /// Pages of jobs that a sorted list compares. If there are more, the answer says so.
-pub const SORTED_PAGES_MAX: usize = 10;
+pub const SORTED_PAGES_MAX: usize = 5;
+/// Due times of each kind and segment that a list by next run reads, and how many of their jobs it reads.
+pub const NEXT_RUNS_READ: usize = 48;
+pub const NEXT_RUNS_COMPARED: usize = 2_000;
 /// Pages of jobs that are read for those that use a channel, a secret or a calendar, before it is removed. If there are
 /// more, the removal must be forced.
 pub const USES_PAGES_MAX: usize = 20;

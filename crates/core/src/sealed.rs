@@ -4,7 +4,7 @@
 //!
 //! The stored form begins with [`PREFIX`], which no JSON text does, so plain and encrypted rows can be mixed.
 
-use crate::ids::{ExecutionId, JobId, OccurrenceId, OperationId};
+use crate::ids::{BlobId, ExecutionId, JobId, OccurrenceId, OperationId};
 use crate::ports::{CipherError, RequestKey, SealedValue, SecretCipher};
 use serde_json::json;
 use std::fmt;
@@ -23,6 +23,14 @@ pub enum SealedPlace<'a> {
     Checkpoint(OccurrenceId),
     Answer(&'a RequestKey),
     Patch(OperationId),
+    /// A part of a result that is stored as a blob, counted from 0. The last one is marked, so that a blob that was
+    /// shortened cannot be read.
+    BlobPart {
+        execution: ExecutionId,
+        blob: BlobId,
+        number: u64,
+        is_last: bool,
+    },
 }
 
 impl SealedPlace<'_> {
@@ -33,6 +41,9 @@ impl SealedPlace<'_> {
             SealedPlace::Result(execution) => json!(["punctual result", execution.to_string()]),
             SealedPlace::Checkpoint(occurrence) => json!(["punctual checkpoint", occurrence.to_string()]),
             SealedPlace::Patch(operation) => json!(["punctual patch", operation.to_string()]),
+            SealedPlace::BlobPart { execution, blob, number, is_last } => {
+                json!(["punctual blob", execution.to_string(), blob.to_string(), number, is_last])
+            }
             SealedPlace::Answer(request) => json!(["punctual answer", request.token, request.key]),
         };
         names.to_string().into_bytes()
@@ -46,6 +57,9 @@ impl fmt::Display for SealedPlace<'_> {
             SealedPlace::Result(execution) => write!(f, "the result of execution {execution}"),
             SealedPlace::Checkpoint(occurrence) => write!(f, "the checkpoint of occurrence {occurrence}"),
             SealedPlace::Patch(operation) => write!(f, "the patch of operation {operation}"),
+            SealedPlace::BlobPart { execution, number, .. } => {
+                write!(f, "part {number} of the result of execution {execution}")
+            }
             SealedPlace::Answer(_) => f.write_str("the stored answer to a request with this Idempotency-Key"),
         }
     }

@@ -12,6 +12,7 @@
 mod agenda;
 mod audit;
 mod batcher;
+mod blobs;
 mod calendars;
 mod cluster;
 mod cluster_pause;
@@ -47,6 +48,7 @@ mod wait_lists;
 mod wheel;
 mod work;
 
+pub use blobs::BlobConfig;
 pub use cluster::{ClusterParticipation, ClusterSnapshot, NodeSeen};
 pub use control::ControlError;
 pub use counters::CounterSnapshot;
@@ -176,6 +178,8 @@ pub struct EngineConfig {
     pub intake: Option<IntakeConfig>,
     /// Where spans go; `None` for nowhere.
     pub tracing: Option<TracingConfig>,
+    /// Where results go that are too large for the store; `None` for nowhere.
+    pub blobs: Option<BlobConfig>,
 }
 
 impl EngineConfig {
@@ -230,6 +234,7 @@ impl Default for EngineConfig {
             events: None,
             intake: None,
             tracing: None,
+            blobs: None,
         }
     }
 }

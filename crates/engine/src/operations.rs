@@ -90,7 +90,7 @@ impl StoredOperation {
 }
 
 /// The running operations.
-pub(crate) async fn running(store: &dyn Store) -> Result<Vec<StoredDocument>, StoreError> {
+async fn running(store: &dyn Store) -> Result<Vec<StoredDocument>, StoreError> {
     let page =
         store.documents(DocumentKind::Operation, Some(RUNNING_OPERATIONS), limits::OPERATIONS_RUNNING_MAX);
     Ok(page.await?.items)

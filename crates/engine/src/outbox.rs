@@ -38,7 +38,7 @@ pub struct EventsConfig {
 /// How far events are published, as the leader sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventsState {
-    /// `redis`, `nats` or `amqp`.
+    /// `redis`, `nats`, `amqp` or `kafka`.
     pub kind: &'static str,
     /// Finished executions that were not published yet.
     pub waiting: u64,
@@ -320,22 +320,23 @@ fn cloud_event(
         source: &'a str,
         #[serde(rename = "type")]
         kind: &'static str,
-        subject: String,
+        subject: &'a str,
         time: Timestamp,
         datacontenttype: &'static str,
         data: &'a Map<String, Value>,
     }
     let id = format!("{}:{}", kind.word(), finished.id);
+    let subject = finished.id.occurrence.job.to_string();
     let envelope = Envelope {
         specversion: "1.0",
         id: &id,
         source: &config.source,
         kind: kind.full(),
-        subject: finished.id.occurrence.job.to_string(),
+        subject: &subject,
         time: finished.completed_at,
         datacontenttype: "application/json",
         data,
     };
     let body = serde_json::to_string(&envelope).expect("maps with text as keys are JSON");
-    OutgoingEvent { id, kind: kind.full(), body }
+    OutgoingEvent { id, kind: kind.full(), subject, body }
 }

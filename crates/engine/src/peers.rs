@@ -29,7 +29,7 @@ enum Receiving {
 /// The state of the ready queue of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyQueueState {
-    /// `postgres`, `redis`, `nats` or `amqp`.
+    /// `postgres`, `redis`, `nats`, `amqp` or `kafka`.
     pub kind: &'static str,
     /// Whether hints of other processes arrive. While they do not, this process polls the store.
     pub is_receiving: bool,

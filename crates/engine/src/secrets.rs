@@ -385,6 +385,11 @@ impl EngineContext {
         Ok(lines)
     }
 
+    /// Whether an execution got the values of secrets.
+    pub(crate) async fn uses_secrets(&self, execution: ExecutionId) -> Result<bool, StoreError> {
+        Ok(self.redaction(execution).await?.is_some())
+    }
+
     /// How the texts of an execution are changed; `None` if it uses no secrets.
     async fn redaction(&self, execution: ExecutionId) -> Result<Option<Arc<Redaction>>, StoreError> {
         let Some(cipher) = &self.config.secret_cipher else { return Ok(None) };

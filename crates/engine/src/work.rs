@@ -8,15 +8,16 @@ use crate::traces::ReportedRun;
 use crate::{Engine, EngineContext};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
+use punctual_core::blobs::BlobReference;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
 use punctual_core::log_level::LogLevel;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, Beat, BeatAnswer, BeatOutcome, CommitEffects, Heartbeat, LeaseRef, LogLine, LogStream, Poll,
-    Report, ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening,
-    SlotReservation, StoreError, WorkerPort, WorkerPortError,
+    Assignment, Beat, BeatAnswer, BeatOutcome, BlobError, BlobParts, CommitEffects, Heartbeat, LeaseRef,
+    LogLine, LogStream, Poll, Report, ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served,
+    SessionGrant, SessionOpening, SlotReservation, StoreError, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
 use std::pin::pin;
@@ -118,6 +119,15 @@ impl WorkerPort for Engine {
         self.context.counters.log_lines.add(jobs.len() as u64);
         self.context.events.written(jobs);
         Ok(())
+    }
+
+    async fn store_result(
+        &self,
+        _session: SessionId,
+        lease: LeaseRef,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError> {
+        self.context.store_result(lease, parts).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

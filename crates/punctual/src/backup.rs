@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use punctual_config::data_dir::DataDirArgs;
 use punctual_config::exit::Exit;
 use punctual_config::output::OutputArgs;
+use punctual_node::blobs;
 use punctual_node::store::{StoreArgs, must_hold_database};
 use punctual_store::sqlite;
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct BackupArgs {
 struct Copied {
     from: PathBuf,
     to: PathBuf,
+    /// How many blobs.
+    blobs: u64,
 }
 
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
@@ -52,13 +55,30 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
             malformed.len()
         );
     }
-    let copied = Copied { from: directory.to_owned(), to: args.to };
-    args.output
-        .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;
+    let (from, to) = (directory.join(blobs::DIRECTORY), args.to.join(blobs::DIRECTORY));
+    // After the database: every blob that its copy refers to was complete before.
+    let blobs = tokio::task::spawn_blocking(move || blobs::copy(&from, &to))
+        .await
+        .context("the backup was interrupted")?;
+    let blobs = blobs.with_context(|| {
+        format!("the blobs cannot be copied: delete {} and make another backup", args.to.display())
+    })?;
+    let copied = Copied { blobs, from: directory.to_owned(), to: args.to };
+    args.output.print(&copied, |copied| {
+        format!("copied {} to {}{}", copied.from.display(), copied.to.display(), with_blobs(copied.blobs))
+    })?;
     Ok(Exit::Done)
 }
 
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} [{bar:40}] {percent}%")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn with_blobs(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        1 => ", with 1 blob".to_owned(),
+        _ => format!(", with {count} blobs"),
+    }
 }

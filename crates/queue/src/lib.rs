@@ -1,4 +1,5 @@
-//! Ready queues over brokers: adapters of the port `ReadyQueue` for Redis, NATS and RabbitMQ. And events to, and jobs
+//! Ready queues over brokers: adapters of the port `ReadyQueue` for Redis, NATS, RabbitMQ and, with the
+//! feature `kafka`, Kafka. And events to, and jobs
 //! from, other systems through the same brokers: `EventSink` and `MessageSource`, in [`streams`].
 //!
 //! The broker wakes, the database ranks. A message only says that a lane has work; its receiver claims from the
@@ -13,6 +14,8 @@ mod amqp;
 mod amqp_tls;
 #[cfg(test)]
 mod conformance;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod message;
 mod nats;
 mod options;
@@ -24,6 +27,6 @@ mod streams;
 mod tests;
 mod transport;
 
-pub use options::{BrokerKind, BrokerOpenError, BrokerOptions, SettingNames};
+pub use options::{BrokerKind, BrokerOpenError, BrokerOptions, SaslMechanism, SettingNames};
 pub use queue::{BrokerQueue, QueueMember};
 pub use streams::{event_sink, message_source};

@@ -25,13 +25,21 @@ pub enum BrokerOpenError {
     Options(String),
 }
 
+#[cfg(not(feature = "kafka"))]
 const FORMS: &str = "none, redis://HOST:6379, nats://HOST:4222 or amqp://HOST:5672";
+#[cfg(feature = "kafka")]
+const FORMS: &str = "none, redis://HOST:6379, nats://HOST:4222, amqp://HOST:5672 or kafka://HOST:9092";
+
+/// The port of a sentinel, if the URL names none.
+const SENTINEL_PORT: u16 = 26_379;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokerKind {
     Redis,
     Nats,
     Amqp,
+    #[cfg(feature = "kafka")]
+    Kafka,
 }
 
 impl BrokerKind {
@@ -40,6 +48,8 @@ impl BrokerKind {
             BrokerKind::Redis => "redis",
             BrokerKind::Nats => "nats",
             BrokerKind::Amqp => "amqp",
+            #[cfg(feature = "kafka")]
+            BrokerKind::Kafka => "kafka",
         }
     }
 
@@ -49,12 +59,48 @@ impl BrokerKind {
             BrokerKind::Redis => "Redis",
             BrokerKind::Nats => "NATS",
             BrokerKind::Amqp => "RabbitMQ",
+            #[cfg(feature = "kafka")]
+            BrokerKind::Kafka => "Kafka",
         }
+    }
+
+    #[cfg(feature = "kafka")]
+    const KAFKA: Option<Self> = Some(BrokerKind::Kafka);
+    #[cfg(not(feature = "kafka"))]
+    const KAFKA: Option<Self> = None;
+}
+
+/// How a login is presented to Kafka.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SaslMechanism {
+    #[default]
+    Plain,
+    ScramSha256,
+    ScramSha512,
+}
+
+impl SaslMechanism {
+    const ALL: [SaslMechanism; 3] =
+        [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
+
+    /// Its registered name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, UrlError> {
+        let found = SaslMechanism::ALL.into_iter().find(|known| known.word().eq_ignore_ascii_case(text));
+        let words = SaslMechanism::ALL.map(|known| known.word().to_lowercase());
+        found.ok_or_else(|| UrlError(format!("unknown sasl={text}: use {}", words.join(", "))))
     }
 }
 
-/// `SCHEME://[user:password@]host[:port][,host…][/virtual host][?prefix=…]`, where the scheme is `redis`, `nats` or
-/// `amqp`, or with TLS `rediss` or `natss` and `ca=FILE`, `cert=FILE` and `key=FILE` after the `?`.
+/// `SCHEME://[user:password@]host[:port][,host…][/virtual host][?prefix=…]`, where the scheme is `redis`, `nats`, `amqp` or
+/// `kafka`, or with TLS `rediss`, `natss`, `amqps` or `kafkas` and `ca=FILE`, `cert=FILE` and `key=FILE` after the `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerOptions {
     pub kind: BrokerKind,
@@ -63,7 +109,11 @@ pub struct BrokerOptions {
     pub tls: Option<Tls>,
     /// The virtual host of RabbitMQ; the others have none.
     pub virtual_host: String,
-    /// The prefix of the channel, subject or exchange.
+    /// How the login is presented to Kafka; the others have one way.
+    pub sasl: SaslMechanism,
+    /// The name of the primary, if the hosts are sentinels of Redis.
+    pub sentinel: Option<String>,
+    /// The prefix of the channel, subject, exchange or topic.
     pub prefix: String,
     /// Where the URL is configured.
     pub names: SettingNames,
@@ -85,15 +135,30 @@ impl BrokerOptions {
             "natss" => (BrokerKind::Nats, true, 4_222),
             "amqp" => (BrokerKind::Amqp, false, 5_672),
             "amqps" => (BrokerKind::Amqp, true, 5_671),
-            "kafka" => {
-                return Err(UrlError(format!(
-                    "this build has no Kafka (cargo feature `kafka`): use {FORMS}"
-                )));
+            "kafka" | "kafkas" => {
+                let kind = BrokerKind::KAFKA.ok_or_else(|| missing("Kafka", "kafka"))?;
+                (kind, scheme == "kafkas", 9_092)
             }
             _ => return Err(UrlError(format!("unknown kind of broker {scheme}: use {FORMS}"))),
         };
         let url = ServiceUrl::parse(rest)?;
-        url.knows_only(if is_tls { &["ca", "cert", "key", "prefix"] } else { &["prefix"] })?;
+        let (is_redis, is_kafka) = (kind == BrokerKind::Redis, Some(kind) == BrokerKind::KAFKA);
+        let known = [(true, "prefix"), (is_redis, "sentinel"), (is_kafka, "sasl")];
+        let known = known.into_iter().chain(["ca", "cert", "key"].map(|name| (is_tls, name)));
+        url.knows_only(&known.filter_map(|(has, name)| has.then_some(name)).collect::<Vec<_>>())?;
+        let sentinel = url.setting("sentinel");
+        if sentinel.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+            return Err(UrlError("sentinel must be the name of the primary, such as mymaster".to_owned()));
+        }
+        let port = if sentinel.is_some() { SENTINEL_PORT } else { port };
+        let sasl = url.setting("sasl");
+        if sasl.is_some() && url.login.is_none() {
+            return Err(UrlError("sasl needs a user: write kafka://USER:PASSWORD@HOST".to_owned()));
+        }
+        let sasl = sasl.map(|text| SaslMechanism::parse(&text)).transpose()?.unwrap_or_default();
+        if is_kafka && (is_tls || sasl != SaslMechanism::Plain) && !cfg!(feature = "kafka-tls") {
+            return Err(missing("TLS and SCRAM for Kafka", "kafka-tls"));
+        }
         if kind != BrokerKind::Amqp && !url.path.is_empty() {
             return Err(UrlError(format!(
                 "the URL of {} has no path: a prefix goes into ?prefix=",
@@ -105,6 +170,8 @@ impl BrokerOptions {
             hosts: url.hosts(port)?,
             tls: if is_tls { Some(url.tls()?) } else { None },
             virtual_host: url.decoded_path()?,
+            sasl,
+            sentinel,
             prefix: name_or_default(&url.setting("prefix").unwrap_or_default())?,
             login: url.login,
             names: SettingNames::BROKER,
@@ -132,6 +199,10 @@ impl BrokerOptions {
     }
 }
 
+fn missing(what: &str, feature: &str) -> UrlError {
+    UrlError(format!("this build has no {what}: build it with the cargo feature `{feature}`"))
+}
+
 /// The URL without the password.
 impl fmt::Display for BrokerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +211,8 @@ impl fmt::Display for BrokerOptions {
         if !self.virtual_host.is_empty() {
             write!(f, "/{}", self.virtual_host)?;
         }
-        write!(f, "?prefix={}", self.prefix)
+        write!(f, "?prefix={}", self.prefix)?;
+        self.sentinel.as_ref().map_or(Ok(()), |name| write!(f, "&sentinel={name}"))
     }
 }
 
@@ -154,14 +226,19 @@ mod tests {
         for (text, shown) in [
             ("redis://:secret@a", "redis://a:6379?prefix=punctual"),
             ("rediss://a,b:1?ca=ca.pem&prefix=blue", "rediss://a:6379,b:1?prefix=blue"),
+            ("redis://ann:secret@a,b:1?sentinel=main", "redis://a:26379,b:1?prefix=punctual&sentinel=main"),
             ("nats://ann:secret@a,[::1]:5", "nats://a:4222,[::1]:5?prefix=punctual"),
             ("amqp://ann:secret@a/blue%2Fred", "amqp://a:5672/blue/red?prefix=punctual"),
             ("amqps://ann:secret@a,b:9?ca=ca.pem", "amqps://a:5671,b:9?prefix=punctual"),
+            #[cfg(feature = "kafka")]
+            ("kafka://ann:secret@a,b:9?sasl=plain", "kafka://a:9092,b:9?prefix=punctual"),
+            #[cfg(feature = "kafka-tls")]
+            ("kafkas://ann:secret@a?sasl=scram-sha-512&ca=ca.pem", "kafkas://a:9092?prefix=punctual"),
         ] {
             let options = BrokerOptions::parse(text).unwrap().unwrap();
             assert_eq!(options.to_string(), shown);
             assert!(!format!("{options:?}").contains("secret"));
-            assert!(options.below("7f").to_string().ends_with("/7f"));
+            assert!(options.below("7f").to_string().contains("/7f"));
         }
     }
 
@@ -171,10 +248,22 @@ mod tests {
             ("", "must be none, redis://HOST:6379"),
             ("redis", "must be none"),
             ("mqtt://topsecret@a", "unknown kind of broker mqtt"),
-            ("kafka://a", "cargo feature `kafka`"),
+            #[cfg(not(feature = "kafka"))]
+            ("kafka://ann:topsecret@a", "cargo feature `kafka`"),
+            #[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
+            ("kafkas://ann:topsecret@a", "cargo feature `kafka-tls`"),
+            #[cfg(feature = "kafka")]
+            ("kafka://ann:topsecret@a?sasl=gssapi", "use plain, scram-sha-256, scram-sha-512"),
+            #[cfg(feature = "kafka")]
+            ("kafka://a?sasl=plain", "sasl needs a user"),
+            #[cfg(feature = "kafka")]
+            ("kafka://a?ca=x.pem", "unknown setting ca; known: prefix, sasl"),
+            ("amqp://a?sasl=plain", "unknown setting sasl; known: prefix"),
             ("amqp://a?ca=x.pem", "unknown setting ca; known: prefix"),
             ("redis://a/3", "?prefix="),
             ("nats://a?ca=x.pem", "unknown setting ca; known: prefix"),
+            ("redis://a?sentinel=", "the name of the primary"),
+            ("nats://a?sentinel=main", "unknown setting sentinel; known: prefix"),
             ("nats://ann:topsecret/x@a", "write / as %2F"),
         ] {
             let error = BrokerOptions::parse(text).unwrap_err().to_string();

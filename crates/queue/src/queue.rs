@@ -6,6 +6,8 @@
 //! seconds, although no call has failed. Until then hints are missing, and scans of the database find the work.
 
 use crate::amqp::AmqpTransport;
+#[cfg(feature = "kafka")]
+use crate::kafka::KafkaTransport;
 use crate::message::{MessageCodec, ReadyContent, ReadyMessage};
 use crate::nats::NatsTransport;
 use crate::options::{BrokerKind, BrokerOpenError, BrokerOptions};
@@ -74,6 +76,8 @@ impl BrokerQueue {
             BrokerKind::Redis => Box::new(RedisTransport::new(options)?),
             BrokerKind::Nats => Box::new(NatsTransport::new(options)?),
             BrokerKind::Amqp => Box::new(AmqpTransport::new(options)?),
+            #[cfg(feature = "kafka")]
+            BrokerKind::Kafka => Box::new(KafkaTransport::new(options)?),
         };
         Ok(BrokerQueue {
             kind: options.kind,

@@ -2,6 +2,7 @@
 //! sandbox to itself and then becomes the command: another process would apply them too late, or to the shim.
 
 use super::{CannotStart, tree};
+use crate::handed;
 use crate::sandbox;
 use punctual_worker::process::protocol::{Account, How, Landlock};
 use rustix::fs::{FileType, Gid, Mode, Uid, fstat};
@@ -63,8 +64,7 @@ pub struct WorkingDir {
 
 /// Becomes the command in the arguments, or reports why not.
 pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let setup = args.next().and_then(|setup| setup.into_string().ok());
-    let Some(setup) = setup.and_then(|setup| serde_json::from_str::<Setup>(&setup).ok()) else {
+    let Some(setup) = handed::read::<Setup>(args.next()) else {
         eprintln!("error: {SUBCOMMAND} is for Punctual's own use");
         return ExitCode::FAILURE;
     };

@@ -15,6 +15,7 @@
 mod cgroups;
 pub mod containment;
 mod exec;
+mod handed;
 mod lines;
 mod mountinfo;
 mod namespace;
@@ -31,9 +32,11 @@ pub use tree::signal_all as signal_below;
 use crate::containment::Owner;
 use cgroups::{Cgroups, Entrance};
 use exec::{Setup, WorkingDir};
+use handed::Handed;
 use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
 use output::{Outlet, Output, Pump};
+use punctual_core::job::ResultOverflow;
 use punctual_worker::process::ShimCommand;
 use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
@@ -220,15 +223,15 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         landlock: sandbox.landlock.clone(),
         scratch: sandbox.scratch.clone(),
     };
-    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
+    let setup = hand_over(&setup)?;
     let mut command = Command::new(THIS_PROGRAM);
-    let status_pipe = match request.enclosure.hold {
+    let namespace = match request.enclosure.hold {
         Hold::ShimOnly | Hold::Cgroup { .. } if !sandbox.namespaces => None,
         _ => Some(enter_namespace(&mut command, request)?),
     };
     command
         .arg(exec::SUBCOMMAND)
-        .arg(setup)
+        .arg(setup.argument())
         .args(&request.command)
         .env_clear()
         .envs(request.env.iter().map(|(name, value)| (exec::carried_name(name), value)))
@@ -240,11 +243,19 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<StartedCom
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
-    if status_pipe.is_some() && !geteuid().is_root() {
+    if namespace.is_some() && !geteuid().is_root() {
         // Giving up rights always works.
         let _ = namespace::drop_capabilities();
     }
-    Ok(StartedCommand { child, status_pipe })
+    Ok(StartedCommand { child, status_pipe: namespace.map(|(status_pipe, _)| status_pipe) })
+}
+
+/// Commands see the arguments of the stage before them, which must not show the paths that are hidden from them.
+fn hand_over(setup: &impl serde::Serialize) -> Result<Handed, CannotStart> {
+    Handed::new(setup).map_err(|error| CannotStart {
+        text: format!("the setup of the command cannot be passed on: {error}"),
+        is_permanent: false,
+    })
 }
 
 /// Where the command runs: by default in the worker's directory, unless it is hidden or the command has
@@ -266,8 +277,8 @@ fn working_dir(request: &Request) -> WorkingDir {
     WorkingDir { path: own.unwrap_or_else(|| sandbox.temporary_dir()), is_given: false }
 }
 
-/// Makes the command start under the first process of a new PID namespace.
-fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPipe, CannotStart> {
+/// Makes the command start under the first process of a new PID namespace, whose setup is open until then.
+fn enter_namespace(command: &mut Command, request: &Request) -> Result<(StatusPipe, Handed), CannotStart> {
     let sandbox = &request.enclosure.sandbox;
     let unshared = if sandbox.namespaces { namespace::unshare_for_mounts() } else { namespace::unshare() };
     let opened = unshared.and_then(|()| StatusPipe::open());
@@ -280,10 +291,9 @@ fn enter_namespace(command: &mut Command, request: &Request) -> Result<StatusPip
         scratch: sandbox.scratch.clone(),
         protects_kernel: sandbox.protects_kernel,
     });
-    let setup = InitSetup::new(&status_pipe, request.kill_grace, mounts);
-    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
-    command.arg(INIT_SUBCOMMAND).arg(setup);
-    Ok(status_pipe)
+    let setup = hand_over(&InitSetup::new(&status_pipe, request.kill_grace, mounts))?;
+    command.arg(INIT_SUBCOMMAND).arg(setup.argument());
+    Ok((status_pipe, setup))
 }
 
 /// A command with all processes that it has started.
@@ -303,6 +313,8 @@ struct Tree {
     status_pipe: Option<StatusPipe>,
     phase: TreePhase,
     was_stopped: bool,
+    /// Whether a large result is stored as a blob.
+    stores_blob: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,13 +344,15 @@ impl Tree {
         }
         let noted = tokio::spawn(notebook.pass_on(outlet.clone(), dead.clone()));
         let pump = Pump::new(outlet.clone(), request.limits.output_bytes, nonce, dead);
+        let stores_blob = request.limits.result_overflow == ResultOverflow::Blob;
+        let stdout_pump = pump.clone().forwarding_long_lines(stores_blob);
         let stdout = tokio::process::ChildStdout::from_std(stdout)?;
         let stderr = tokio::process::ChildStderr::from_std(stderr)?;
         Ok(Tree {
             main: Pid::from_child(&child),
             kill_grace: request.kill_grace,
             outlet,
-            stdout: tokio::spawn(pump.clone().run(stdout, Frame::Stdout)),
+            stdout: tokio::spawn(stdout_pump.run(stdout, Frame::Stdout)),
             stderr: tokio::spawn(pump.run(stderr, Frame::Stderr)),
             noted,
             is_dead,
@@ -347,6 +361,7 @@ impl Tree {
             status_pipe,
             phase: TreePhase::Running,
             was_stopped: false,
+            stores_blob,
         })
     }
 
@@ -436,8 +451,10 @@ impl Tree {
         let stderr = self.stderr.await.unwrap_or_default();
         let reported = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
         let how = ending(reported, self.status.map(how));
+        let overflow = stdout.overflow();
         let result = match stdout.result() {
             Ok(result) => result,
+            Err(_) if self.stores_blob && overflow.is_some() => None,
             Err(problem) => {
                 self.outlet.send(&[Frame::Note(problem)]).await;
                 None
@@ -446,7 +463,7 @@ impl Tree {
         CommandEnd {
             how,
             result,
-            overflow: stdout.overflow(),
+            overflow,
             stderr_tail: stderr.tail.into(),
             out_of_memory: cgroups.out_of_memory(),
             was_stopped: self.was_stopped,

@@ -9,6 +9,14 @@ pub struct PartialLine {
     bytes_max: usize,
 }
 
+/// What [`PartialLine`] passes on.
+pub enum LinePiece<'a> {
+    /// A line, as much of it as is kept.
+    Line(&'a [u8]),
+    /// Bytes of a line beyond those that are kept.
+    Beyond { kept: &'a [u8], beyond: &'a [u8] },
+}
+
 impl Default for PartialLine {
     fn default() -> Self {
         PartialLine::up_to(LINE_BYTES_MAX)
@@ -23,12 +31,24 @@ impl PartialLine {
 
     /// Adds bytes and passes on every line that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
+        self.feed_whole(bytes, |piece| match piece {
+            LinePiece::Line(whole) => line(whole),
+            LinePiece::Beyond { .. } => {}
+        });
+    }
+
+    /// The same, with the bytes that are not kept, before the line that they belong to.
+    pub fn feed_whole(&mut self, bytes: &[u8], mut pass: impl FnMut(LinePiece<'_>)) {
         let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
             let room = self.bytes_max - self.rest.len();
-            self.rest.extend_from_slice(&part[..part.len().min(room)]);
+            let (kept, beyond) = part.split_at(part.len().min(room));
+            self.rest.extend_from_slice(kept);
+            if !beyond.is_empty() {
+                pass(LinePiece::Beyond { kept: &self.rest, beyond });
+            }
             if parts.peek().is_some() {
-                line(&self.rest);
+                pass(LinePiece::Line(&self.rest));
                 self.rest.clear();
             }
         }
@@ -63,6 +83,23 @@ mod tests {
         assert_eq!(lines(&[b"o", b"ne\nt", b"wo\n", b"\nfo", b"ur"]), ["one", "two", "", "four"]);
         assert_eq!(lines(&[b"", b"\n"]), [""]);
         assert_eq!(lines(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn every_byte_of_a_long_line_can_be_had() {
+        let (mut seen, mut pieces) = (Vec::new(), 0);
+        let mut lines = PartialLine::up_to(3);
+        for chunk in [&b"a\nlon"[..], b"g", b"er", b"\nb\n"] {
+            lines.feed_whole(chunk, |piece| match piece {
+                LinePiece::Beyond { kept, beyond } => {
+                    assert_eq!(kept, b"lon");
+                    pieces += 1;
+                    seen.extend_from_slice(beyond);
+                }
+                LinePiece::Line(line) => seen.extend_from_slice(line),
+            });
+        }
+        assert_eq!((seen.as_slice(), pieces), (&b"agerlonb"[..], 2));
     }
 
     #[test]

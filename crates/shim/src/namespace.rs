@@ -7,7 +7,7 @@
 //! grace period is over. The kernel kills it when the shim dies. In a sandbox, it first enters a mount
 //! namespace. Without root, all this happens in a user namespace.
 
-use super::{THIS_PROGRAM, exec, tree, wake_at};
+use super::{THIS_PROGRAM, exec, handed, tree, wake_at};
 use crate::sandbox::mounts::{self, Mounts};
 use punctual_worker::process::protocol::How;
 use rustix::io::Errno;
@@ -156,8 +156,7 @@ impl InitSetup {
 
 /// Runs as the first process of a namespace, and starts the command in the arguments.
 pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let setup = args.next().and_then(|setup| setup.into_string().ok());
-    let Some(setup) = setup.and_then(|setup| serde_json::from_str::<InitSetup>(&setup).ok()) else {
+    let Some(setup) = handed::read::<InitSetup>(args.next()) else {
         eprintln!("error: {INIT_SUBCOMMAND} is for Punctual's own use");
         return ExitCode::FAILURE;
     };

@@ -1,7 +1,7 @@
 //! Forwards the output of a command to the worker.
 
 use super::exec;
-use super::lines::{LINE_BYTES_MAX, PartialLine};
+use super::lines::{LINE_BYTES_MAX, LinePiece, PartialLine};
 use punctual_core::documents::check_document;
 use punctual_core::limits;
 use punctual_worker::process::protocol::{Frame, How};
@@ -49,6 +49,8 @@ pub struct Pump {
     bytes_max: u64,
     nonce: String,
     is_dead: watch::Receiver<bool>,
+    /// Whether lines that are too long to be results are forwarded as well, and completely.
+    forwards_long_lines: bool,
 }
 
 /// The parts of a stream that are kept.
@@ -63,13 +65,20 @@ pub struct Output {
 
 impl Pump {
     pub fn new(outlet: Arc<Outlet>, bytes_max: u64, nonce: String, is_dead: watch::Receiver<bool>) -> Self {
-        Pump { outlet, carried: Arc::default(), bytes_max, nonce, is_dead }
+        Pump { outlet, carried: Arc::default(), bytes_max, nonce, is_dead, forwards_long_lines: false }
+    }
+
+    /// For the stream with the result, if a large one is stored as a blob.
+    pub fn forwarding_long_lines(self, forwards_long_lines: bool) -> Self {
+        Pump { forwards_long_lines, ..self }
     }
 
     pub async fn run(mut self, mut stream: impl AsyncRead + Unpin, frame: fn(String) -> Frame) -> Output {
         let mut output = Output::default();
         let mut lines = PartialLine::default();
         let mut chunk = vec![0; CHUNK_BYTES];
+        // Whether the beginning of the current line was forwarded as that of a result.
+        let mut is_begun = false;
         loop {
             let read = tokio::select! {
                 biased;
@@ -78,13 +87,38 @@ impl Pump {
             };
             let Ok(count @ 1..) = read else { break };
             let mut frames = Vec::new();
-            lines.feed(&chunk[..count], |line| self.take(line, frame, &mut output, &mut frames));
+            lines.feed_whole(&chunk[..count], |piece| match piece {
+                LinePiece::Beyond { kept, beyond } => {
+                    if self.forwards(kept) {
+                        if !std::mem::replace(&mut is_begun, true) {
+                            frames.push(Frame::ResultBegins(kept.to_vec()));
+                        }
+                        frames.push(Frame::ResultPart(beyond.to_vec()));
+                    }
+                }
+                LinePiece::Line(line) => {
+                    if !std::mem::take(&mut is_begun) && self.forwards(line) {
+                        frames.push(Frame::ResultBegins(line.to_vec()));
+                    }
+                    self.take(line, frame, &mut output, &mut frames);
+                }
+            });
             self.outlet.send(&frames).await;
         }
         let mut frames = Vec::new();
-        lines.finish(|line| self.take(line, frame, &mut output, &mut frames));
+        lines.finish(|line| {
+            if !is_begun && self.forwards(line) {
+                frames.push(Frame::ResultBegins(line.to_vec()));
+            }
+            self.take(line, frame, &mut output, &mut frames);
+        });
         self.outlet.send(&frames).await;
         output
+    }
+
+    /// Whether this is the beginning of a line that may be a large result.
+    fn forwards(&self, kept: &[u8]) -> bool {
+        self.forwards_long_lines && is_large_result(kept)
     }
 
     fn take(&self, line: &[u8], frame: fn(String) -> Frame, output: &mut Output, frames: &mut Vec<Frame>) {
@@ -151,11 +185,14 @@ impl Output {
     /// The beginning of a last line that is too long to be the result, if it may be JSON.
     pub fn overflow(&self) -> Option<String> {
         let line = self.last_line.trim_ascii_start();
-        let is_json = matches!(line.first(), Some(b'{' | b'[' | b'"'));
-        let beginning =
-            line.get(..OVERFLOW_BYTES_KEPT).filter(|_| is_json && self.last_line.len() >= LINE_BYTES_MAX)?;
+        let beginning = line.get(..OVERFLOW_BYTES_KEPT).filter(|_| is_large_result(&self.last_line))?;
         Some(String::from_utf8_lossy(beginning).into_owned())
     }
+}
+
+/// Whether a line that is too long to be a result may be JSON.
+fn is_large_result(kept: &[u8]) -> bool {
+    kept.len() >= LINE_BYTES_MAX && matches!(kept.trim_ascii_start().first(), Some(b'{' | b'[' | b'"'))
 }
 
 /// A line, cut for an error message.

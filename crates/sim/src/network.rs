@@ -8,11 +8,12 @@ use crate::random::Rng;
 use crate::world::World;
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
+use punctual_core::blobs::BlobReference;
 use punctual_core::ids::SessionId;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
-    SessionOpening, Task, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, BlobError, BlobParts, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer,
+    Served, SessionGrant, SessionOpening, Task, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
 use punctual_engine::Engine;
@@ -308,6 +309,16 @@ impl WorkerPort for WorkerLink {
             Box::pin(async move { engine.append_logs(session, lines).await })
         })
         .await
+    }
+
+    /// Jobs of the simulator have no large results.
+    async fn store_result(
+        &self,
+        _: SessionId,
+        _: LeaseRef,
+        _: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError> {
+        Err(BlobError::Refused("the simulator has no blobs".to_owned()))
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

@@ -2,11 +2,12 @@
 
 use crate::world::World;
 use async_trait::async_trait;
+use punctual_core::blobs::BlobReference;
 use punctual_core::ids::SessionId;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
-    SessionOpening, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, BlobError, BlobParts, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer,
+    Served, SessionGrant, SessionOpening, WorkerPort, WorkerPortError,
 };
 use punctual_core::slots::Demand;
 use std::sync::Arc;
@@ -65,6 +66,15 @@ impl WorkerPort for ObservedPort {
 
     async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
         self.port.append_logs(session, lines).await
+    }
+
+    async fn store_result(
+        &self,
+        session: SessionId,
+        lease: LeaseRef,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError> {
+        self.port.store_result(session, lease, parts).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

@@ -7,6 +7,12 @@ use tempfile::TempDir;
 /// A certificate authority, its certificates for a server and for a client, and an unknown authority.
 pub struct TestCertificates(TempDir);
 
+impl Default for TestCertificates {
+    fn default() -> Self {
+        TestCertificates::new()
+    }
+}
+
 impl TestCertificates {
     /// Panics if they cannot be created.
     pub fn new() -> Self {

@@ -15,6 +15,7 @@ pub mod machine;
 mod notes;
 mod pace;
 pub mod process;
+mod results;
 mod run;
 mod session;
 mod supervise;

@@ -4,6 +4,7 @@
 use crate::Worker;
 use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
 use crate::notes::{ExecutionNotes, NoteOutlet, Rest};
+use crate::results::{ResultOutlet, with_large_result};
 use crate::session::{SessionAction, SessionEvent};
 use crate::supervise::{self, SupervisedRun};
 use futures_util::future::{Either, join, select};
@@ -143,8 +144,16 @@ impl SessionHands<'_> {
                 let stop_time_max = executor.stop_time_max(&assignment);
                 let stop = Arc::new(supervise::Stops { requests, had_ended: had_ended.clone() });
                 let (logs, notes) = (logs.clone(), notes.clone());
-                let context = ExecutionContext { assignment, deadline, logs, notes, stop };
-                (executor.execute(context), stop_time_max)
+                let results = Arc::new(ResultOutlet {
+                    port: self.worker.port.clone(),
+                    session: self.session,
+                    lease,
+                    clock: clock.clone(),
+                    error_pause: self.worker.config.error_pause,
+                });
+                let (overflow, outlet) = (assignment.result_overflow, results.clone());
+                let context = ExecutionContext { assignment, deadline, logs, notes, results, stop };
+                (with_large_result(executor.execute(context), overflow, outlet), stop_time_max)
             }
             None => (no_handler(&assignment.job_type), Duration::ZERO),
         };

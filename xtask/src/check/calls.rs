@@ -12,7 +12,7 @@ const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
 const SIMULATED_STORE: &str = "crates/store/src/unit_of_work/";
 const ADAPTERS_CACHE: &str = "crates/store/src/unit_of_work/lane_cache.rs";
 /// Crates that may use HTTP.
-const SPEAK_HTTP: [&str; 6] = ["api", "chaos", "client", "node", "outbound", "punctual"];
+const SPEAK_HTTP: [&str; 7] = ["api", "blobs", "chaos", "client", "node", "outbound", "punctual"];
 /// The only executor that uses HTTP; it is not part of the simulation.
 const HTTP_EXECUTOR: &str = "crates/worker/src/http/";
 /// etcd is reached through its HTTP gateway.

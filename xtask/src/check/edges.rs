@@ -9,13 +9,14 @@ const RULE: &str = "crate edges";
 
 /// Each crate with its allowed dependencies, of any kind. The crate itself is not listed: its tests may
 /// enable a feature that way.
-const ALLOWED: [(&str, &[&str]); 21] = [
+const ALLOWED: [(&str, &[&str]); 22] = [
     ("punctual-core", &[]),
     ("punctual-tls", &["punctual-core"]),
     ("punctual-store", &["punctual-core", "punctual-tls"]),
     ("punctual-coordination", &["punctual-core", "punctual-tls"]),
     // Its tests cut connections with the fault proxy.
     ("punctual-queue", &["punctual-core", "punctual-link", "punctual-tls"]),
+    ("punctual-blobs", &["punctual-core", "punctual-tls"]),
     // The fault proxy: forwards bytes for benchmarks and the chaos suite.
     ("punctual-link", &[]),
     ("punctual-test-servers", &[]),
@@ -32,6 +33,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
         "punctual-config",
         &[
             "punctual-core",
+            "punctual-blobs",
             "punctual-client",
             "punctual-coordination",
             "punctual-queue",
@@ -44,6 +46,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
         "punctual-node",
         &[
             "punctual-core",
+            "punctual-blobs",
             "punctual-store",
             "punctual-coordination",
             "punctual-queue",

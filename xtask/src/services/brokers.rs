@@ -1,4 +1,4 @@
-//! Brokers for tests: NATS from PyPI, and RabbitMQ from Debian. Redis is also a coordination service.
+//! Brokers for tests: NATS from PyPI, and RabbitMQ from Debian.
 
 use super::certificates::Certificates;
 use super::packages::{self, Packages, Suite};
@@ -32,6 +32,23 @@ pub fn nats_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<Server
     server.args(["--tls", "--tlsverify", "--tlscacert"]).arg(ca);
     server.arg("--tlscert").arg(certificate).arg("--tlskey").arg(key);
     Ok(vec![node("nats-secured", site, server, format!("natss://127.0.0.1:{port}"), NATS_READY)])
+}
+
+const NATS_NODES: [&str; 3] = ["nats-1", "nats-2", "nats-3"];
+
+/// They choose a leader of JetStream after they are ready.
+pub fn nats_cluster(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
+    let ports: [u16; 3] = free_ports()?;
+    let routes = ports.map(|port| format!("nats://127.0.0.1:{port}")).join(",");
+    let mut nodes = Vec::new();
+    for (name, cluster) in NATS_NODES.into_iter().zip(ports) {
+        let site = site.within(name)?;
+        let (mut server, port) = nats_server(programs, &site)?;
+        server.args(["--name", name, "--cluster_name", "punctual", "--routes", &routes]);
+        server.args(["--cluster", &format!("nats://127.0.0.1:{cluster}")]);
+        nodes.push(node(name, &site, server, format!("nats://127.0.0.1:{port}"), NATS_READY));
+    }
+    Ok(nodes)
 }
 
 const NATS_READY: &[&str] = &["Server is ready"];

@@ -1,10 +1,10 @@
-//! Coordination services for tests: Redis, etcd and ZooKeeper as single servers, the latter two also as
-//! ensembles of three, and the former two also over TLS. Settings have their defaults, except for ports,
+//! Coordination services for tests: etcd and ZooKeeper as single servers and as ensembles of three, and etcd also over
+//! TLS. Settings have their defaults, except for ports,
 //! folders, certificates and ZooKeeper's tick time, which would make tests slow.
 
 use super::certificates::Certificates;
 use super::programs::Programs;
-use super::server::{MakeSqlCommand, ServerNode, free_ports};
+use super::server::{ServerNode, free_ports};
 use super::site::ServerSite;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -27,43 +27,6 @@ pub const JARS: &[&str] = &[
     "share/java/commons-cli.jar",
     "share/java/commons-io.jar",
 ];
-
-pub fn redis(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
-    let [port] = free_ports()?;
-    let mut server = site.command(programs, &programs.folder.join("redis-server"));
-    server.args(["--bind", "127.0.0.1", "--port", &port.to_string()]).arg("--dir").arg(&site.folder);
-    let url = format!("redis://127.0.0.1:{port}");
-    let client = redis_client(programs, port, vec![]);
-    Ok(vec![ServerNode { client, ..node("redis", site, server, url, REDIS_READY) }])
-}
-
-pub fn redis_secured(programs: &Programs, site: &ServerSite) -> Result<Vec<ServerNode>> {
-    let [port] = free_ports()?;
-    let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
-    let mut server = site.command(programs, &programs.folder.join("redis-server"));
-    server.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()]);
-    server.arg("--dir").arg(&site.folder);
-    server.arg("--tls-ca-cert-file").arg(&ca).arg("--tls-cert-file").arg(&certificate);
-    server.arg("--tls-key-file").arg(&key);
-    // It accepts only clients with a certificate, so its client presents the server's.
-    let words = ["--tls".into(), "--cacert".into(), ca.into(), "--cert".into(), certificate.into()];
-    let words = words.into_iter().chain(["--key".into(), key.into()]).collect();
-    let url = format!("rediss://127.0.0.1:{port}");
-    let client = redis_client(programs, port, words);
-    Ok(vec![ServerNode { client, ..node("redis-secured", site, server, url, REDIS_READY) }])
-}
-
-/// Runs a command on the server; its words are separated by blanks.
-fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> MakeSqlCommand {
-    let (programs, port) = (programs.clone(), port.to_string());
-    Box::new(move |words| {
-        let mut client = programs.command(&programs.folder.join("redis-cli"));
-        client.args(["-e", "-h", "127.0.0.1", "-p", &port]).args(&options).args(words.split(' '));
-        client
-    })
-}
-
-const REDIS_READY: &[&str] = &["Ready to accept connections"];
 
 /// Names of the members of ensembles.
 const ETCD_NODES: [&str; 3] = ["etcd-1", "etcd-2", "etcd-3"];

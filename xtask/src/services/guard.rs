@@ -7,6 +7,7 @@ use super::server::{ServerNode, ServiceEvent, ServicePlan, StartedServer, ask, b
 use super::site::ServerSite;
 use super::{
     Ready, ReadyServer, Service, brokers, coordination, galera, mysql, oidc, postgres, programs, receivers,
+    redis, s3,
 };
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
@@ -64,19 +65,23 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<ServicePlan> {
             Service::MySql => mysql::mysql(&programs, &site),
             Service::Replica => postgres::replica(&programs, &site),
             Service::Galera => galera::cluster(&programs, &site),
-            Service::Redis => coordination::redis(&programs, &site),
+            Service::Redis => redis::alone(&programs, &site),
             Service::Etcd => coordination::etcd(&programs, &site),
             Service::ZooKeeper => coordination::zookeeper(&programs, &site),
             Service::EtcdCluster => coordination::etcd_cluster(&programs, &site),
             Service::ZooKeeperCluster => coordination::zookeeper_cluster(&programs, &site),
-            Service::RedisSecured => coordination::redis_secured(&programs, &site),
+            Service::RedisSecured => redis::secured(&programs, &site),
+            Service::RedisSentinel => redis::sentinel(&programs, &site),
+            Service::RedisCluster => redis::cluster(&programs, &site),
             Service::EtcdSecured => coordination::etcd_secured(&programs, &site),
             Service::Nats => brokers::nats(&programs, &site),
             Service::NatsSecured => brokers::nats_secured(&programs, &site),
+            Service::NatsCluster => brokers::nats_cluster(&programs, &site),
             Service::RabbitMq => brokers::rabbitmq(&programs, &site),
             Service::RabbitMqSecured => brokers::rabbitmq_secured(&programs, &site),
             Service::Oidc => oidc::provider(&root, &programs, &site),
             Service::Receivers => receivers::receivers(&root, &programs, &site),
+            Service::S3 => s3::store(&root, &programs, &site),
         }
     };
     Ok(ServicePlan { service, nodes: Box::new(nodes) })

@@ -19,6 +19,8 @@ mod packages;
 mod postgres;
 mod programs;
 mod receivers;
+mod redis;
+mod s3;
 mod server;
 mod site;
 
@@ -42,8 +44,9 @@ pub const USAGE: &str = "\
 cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with its own servers; PUNCTUAL_TEST_POSTGRES and similar variables hold their addresses;
                             a SERVICE is postgres, mariadb, mysql, redis, nats, rabbitmq, etcd, zookeeper, or of several servers: replica
-                            (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
-                            oidc is a provider of OpenID Connect; receivers get mails and webhooks;
+                            (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster, nats-cluster, redis-cluster
+                            (three each), redis-sentinel (three, and three sentinels);
+                            oidc is a provider of OpenID Connect; receivers get mails and webhooks; s3 has a bucket;
                             mariadb-secured, redis-secured, etcd-secured, nats-secured and rabbitmq-secured speak TLS, with the
                             certificates in PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
@@ -67,6 +70,10 @@ pub enum Service {
     MariaDbSecured,
     /// Redis over TLS with client certificates.
     RedisSecured,
+    /// A Redis with two replicas, and three sentinels that choose the primary.
+    RedisSentinel,
+    /// Three nodes of Redis that share the keys.
+    RedisCluster,
     /// etcd over TLS: one server that accepts all clients, and one that requires client certificates.
     EtcdSecured,
     Nats,
@@ -74,14 +81,18 @@ pub enum Service {
     /// NATS and RabbitMQ over TLS with client certificates.
     NatsSecured,
     RabbitMqSecured,
+    /// Three servers with JetStream.
+    NatsCluster,
     /// An identity provider.
     Oidc,
     /// Receivers of mails and webhooks.
     Receivers,
+    /// An S3 store with a bucket.
+    S3,
 }
 
 impl Service {
-    const ALL: [Service; 19] = [
+    const ALL: [Service; 23] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -94,13 +105,17 @@ impl Service {
         Service::ZooKeeperCluster,
         Service::MariaDbSecured,
         Service::RedisSecured,
+        Service::RedisSentinel,
+        Service::RedisCluster,
         Service::EtcdSecured,
         Service::Nats,
         Service::RabbitMq,
         Service::NatsSecured,
         Service::RabbitMqSecured,
+        Service::NatsCluster,
         Service::Oidc,
         Service::Receivers,
+        Service::S3,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -118,13 +133,17 @@ impl Service {
             Service::ZooKeeperCluster => "zookeeper-cluster",
             Service::MariaDbSecured => "mariadb-secured",
             Service::RedisSecured => "redis-secured",
+            Service::RedisSentinel => "redis-sentinel",
+            Service::RedisCluster => "redis-cluster",
             Service::EtcdSecured => "etcd-secured",
             Service::Nats => "nats",
             Service::RabbitMq => "rabbitmq",
             Service::NatsSecured => "nats-secured",
             Service::RabbitMqSecured => "rabbitmq-secured",
+            Service::NatsCluster => "nats-cluster",
             Service::Oidc => "oidc",
             Service::Receivers => "receivers",
+            Service::S3 => "s3",
         }
     }
 

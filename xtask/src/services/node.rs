@@ -37,7 +37,7 @@ impl NodeJs {
         self.programs.folder.join("node")
     }
 
-    fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         self.programs.command(&self.program())
     }
 

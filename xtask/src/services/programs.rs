@@ -7,6 +7,7 @@ use super::galera;
 use super::oidc;
 use super::packages::{self, Packages, Suite};
 use super::receivers;
+use super::s3;
 use crate::tools;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -97,8 +98,10 @@ fn wanted(service: Service) -> Option<Wanted> {
     let wanted = match service {
         Service::Oidc
         | Service::Receivers
+        | Service::S3
         | Service::Nats
         | Service::NatsSecured
+        | Service::NatsCluster
         | Service::RabbitMq
         | Service::RabbitMqSecured => return None,
         Service::Postgres | Service::Replica => Wanted {
@@ -141,7 +144,7 @@ fn wanted(service: Service) -> Option<Wanted> {
             advice: "install MariaDB 10.11 or newer with Galera 4 and rsync, so that `mariadbd`, `wsrep_sst_rsync` and \
                      /usr/lib/galera/libgalera_smm.so are found",
         },
-        Service::Redis | Service::RedisSecured => Wanted {
+        Service::Redis | Service::RedisSecured | Service::RedisSentinel | Service::RedisCluster => Wanted {
             name: "Redis",
             program: "redis-server",
             version: "Redis server",
@@ -177,11 +180,12 @@ fn wanted(service: Service) -> Option<Wanted> {
 pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
     let Some(Wanted { name, packages, advice, .. }) = wanted(service) else {
         return match service {
-            Service::Nats | Service::NatsSecured => brokers::install_nats(root),
+            Service::Nats | Service::NatsSecured | Service::NatsCluster => brokers::install_nats(root),
             Service::RabbitMq | Service::RabbitMqSecured => {
                 brokers::install_rabbitmq(&unpacked_folder(root, service)?)
             }
             Service::Receivers => receivers::install(root),
+            Service::S3 => s3::install(root),
             _ => oidc::install(root),
         };
     };
@@ -308,7 +312,7 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
         Service::Replica => Service::Postgres,
         Service::MariaDbSecured => Service::MariaDb,
         Service::EtcdCluster | Service::EtcdSecured => Service::Etcd,
-        Service::RedisSecured => Service::Redis,
+        Service::RedisSecured | Service::RedisSentinel | Service::RedisCluster => Service::Redis,
         Service::RabbitMqSecured => Service::RabbitMq,
         Service::ZooKeeperCluster => Service::ZooKeeper,
         other => other,

@@ -30,8 +30,15 @@ impl ServerSite {
     /// Creates a folder inside the one that all services share.
     pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
         // These may run as root, and their programs are where only root may be able to go.
-        let may_be_root =
-            matches!(service, Service::Nats | Service::NatsSecured | Service::Oidc | Service::Receivers);
+        let may_be_root = matches!(
+            service,
+            Service::Nats
+                | Service::NatsSecured
+                | Service::NatsCluster
+                | Service::Oidc
+                | Service::Receivers
+                | Service::S3
+        );
         let is_changed = rustix::process::geteuid().is_root() && !may_be_root;
         let owner = if is_changed { Some(unprivileged(service)?) } else { None };
         if owner.is_some() {
@@ -84,11 +91,16 @@ fn unprivileged(service: Service) -> Result<ServerUser> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",
         Service::MariaDb | Service::MariaDbSecured | Service::MySql | Service::Galera => "mysql",
-        Service::Redis | Service::RedisSecured => "redis",
+        Service::Redis | Service::RedisSecured | Service::RedisSentinel | Service::RedisCluster => "redis",
         Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
         Service::RabbitMq | Service::RabbitMqSecured => "rabbitmq",
-        Service::Nats | Service::NatsSecured | Service::Oidc | Service::Receivers => "nobody",
+        Service::Nats
+        | Service::NatsSecured
+        | Service::NatsCluster
+        | Service::Oidc
+        | Service::Receivers
+        | Service::S3 => "nobody",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));

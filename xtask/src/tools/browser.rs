@@ -1,7 +1,7 @@
 //! A browser for tests: Debian's headless Chromium, driven by `playwright-core` from npm. Tests start the launcher;
 //! `xtask/browser/driver.cjs` describes its commands.
 
-use super::{launchers_folder, runs, tools_folder, write_launcher};
+use super::{launchers_folder, runs, succeed, tools_folder, write_launcher};
 use crate::services::{self, NodeJs};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -12,7 +12,8 @@ use std::process::Command;
 const LAUNCHER: &str = "punctual-test-browser";
 const CHROMIUM: &str = "punctual-test-chromium";
 const MODULES: &str = "browser";
-const FILES: [&str; 3] = ["package.json", "package-lock.json", "driver.cjs"];
+const SPEED: &str = "speed.cjs";
+const FILES: [&str; 4] = ["package.json", "package-lock.json", "driver.cjs", SPEED];
 
 pub fn install(root: &Path) -> Result<()> {
     let install = || -> Result<()> {
@@ -29,6 +30,14 @@ pub fn install(root: &Path) -> Result<()> {
     install().context(
         "tests in a real browser need Debian's chromium-headless-shell, and playwright-core from npm",
     )
+}
+
+/// Measures the dashboard of a running server.
+pub fn measure_dashboard(root: &Path, arguments: &[&str]) -> Result<()> {
+    let chromium = install_chromium(root)?;
+    let node = NodeJs::install(root)?;
+    let script = node.install_modules(root, MODULES, &FILES)?.join(SPEED);
+    succeed(node.command().arg(script).args(arguments).env("PUNCTUAL_TEST_CHROMIUM", chromium))
 }
 
 /// Finds or unpacks Chromium, and returns a program that starts it.

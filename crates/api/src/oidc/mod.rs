@@ -129,6 +129,20 @@ impl Oidc {
         self.config.client.as_ref()
     }
 
+    /// Observes the provider, for [`Self::warning`]. Never ends.
+    pub async fn follow(&self) {
+        self.provider.follow().await;
+    }
+
+    /// A warning if the provider could not be used at the last attempt.
+    pub fn warning(&self) -> Option<String> {
+        let (issuer, problem) = (&self.config.issuer, self.provider.problem()?);
+        Some(format!(
+            "the identity provider {issuer} cannot be used: {problem}: logins and requests with its JWTs fail, or soon \
+             will; check oidc.issuer, and that this server can reach it"
+        ))
+    }
+
     /// The host of the issuer, for people.
     pub fn issuer_name(&self) -> String {
         let url = Url::parse(&self.config.issuer).ok();

@@ -19,6 +19,8 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(10);
 const KEYS_FRESH_TIME: Duration = Duration::from_secs(5 * 60);
 /// The age at which keys are no longer used, if the issuer cannot be reached.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+/// How soon documents are fetched again without a request that needs them, after a failure.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request to the issuer may take.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a document.
@@ -54,6 +56,8 @@ pub struct Provider {
 struct FetchedDocuments {
     tried_at: Option<Monotonic>,
     latest: Option<ProviderDocuments>,
+    /// Why the last attempt failed, if it did.
+    problem: Option<String>,
 }
 
 /// What the issuer has published.
@@ -80,6 +84,20 @@ impl Provider {
         self.documents(|_| true).await.map(|documents| documents.metadata)
     }
 
+    /// Keeps the documents fresh without requests that need them, so that a problem is known before users notice it.
+    pub async fn follow(&self) {
+        loop {
+            let _ = self.documents(|_| true).await;
+            let has_problem = self.problem().is_some();
+            self.clock.sleep(if has_problem { FOLLOW_INTERVAL } else { KEYS_FRESH_TIME }).await;
+        }
+    }
+
+    /// Why the documents could not be fetched at the last attempt; `None` if they could.
+    pub fn problem(&self) -> Option<String> {
+        self.fetched().problem.clone()
+    }
+
     async fn documents(
         &self,
         suffice: impl Fn(&ProviderDocuments) -> bool,
@@ -98,9 +116,13 @@ impl Provider {
             |documents: &ProviderDocuments| self.age(documents) < KEYS_FRESH_TIME && suffice(documents);
         if !self.usable().is_some_and(|documents| has_news(&documents)) && self.may_try() {
             match self.fetch().await {
-                Ok(documents) => self.fetched().latest = Some(documents),
+                Ok(documents) => {
+                    let mut fetched = self.fetched();
+                    (fetched.latest, fetched.problem) = (Some(documents), None);
+                }
                 Err(error) => {
-                    tracing::warn!(issuer = self.issuer, error, "cannot fetch the keys of the issuer")
+                    tracing::warn!(issuer = self.issuer, error, "cannot fetch the keys of the issuer");
+                    self.fetched().problem = Some(error);
                 }
             }
         }

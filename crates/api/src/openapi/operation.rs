@@ -123,6 +123,13 @@ impl Operation {
         self.said("requestBody", json!({"required": true, "content": content})).reads_a_body()
     }
 
+    /// Requires a body of any JSON.
+    pub fn takes_any(self, example: Value) -> Self {
+        let media = json!({"schema": {}, "example": example});
+        self.said("requestBody", json!({"required": true, "content": {"application/json": media}}))
+            .reads_a_body()
+    }
+
     /// Accepts an optional body of this schema.
     pub fn may_take(self, schema: &str, example: Value) -> Self {
         let media = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example});

@@ -6,9 +6,15 @@ use crate::extract::{IdInPath, NoBody};
 use crate::query::QueryParams;
 use crate::views;
 use axum::Json;
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
 use punctual_client::{ExecutionBody, ExecutionsPage};
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_engine::{ExecutionDetails, ExecutionsOfJob};
+use punctual_core::ports::{BlobError, BlobParts};
+use punctual_engine::{ExecutionDetails, ExecutionsOfJob, ResultData};
 
 /// Open and finished executions in one order, page by page; the skipped ranges on the first page.
 pub async fn of_job(
@@ -39,6 +45,30 @@ pub async fn read(call: &Call, id: ExecutionId) -> Result<ExecutionBody, ApiErro
     noted.iter().for_each(|noted| views::add_notes(&mut execution, noted));
     execution.checkpoint = checkpoint.and_then(|checkpoint| views::raw_json(checkpoint.into_json()));
     Ok(execution)
+}
+
+/// The result as JSON text, however large it is. A blob that turns out to be damaged breaks the answer off.
+pub async fn result(call: Call, IdInPath(id): IdInPath<ExecutionId>) -> Result<Response, ApiError> {
+    let (bytes, body) = match call.cases.result(id).await? {
+        ResultData::Stored(json) => (json.len() as u64, Body::from(json)),
+        ResultData::Blob { bytes, parts } => (bytes, Body::from_stream(streamed(parts))),
+    };
+    let json = HeaderValue::from_static("application/json");
+    Ok(([(CONTENT_TYPE, json), (CONTENT_LENGTH, HeaderValue::from(bytes))], body).into_response())
+}
+
+fn streamed(parts: Box<dyn BlobParts>) -> impl Stream<Item = Result<Vec<u8>, BlobError>> {
+    stream::unfold(Some(parts), |parts| async {
+        let mut parts = parts?;
+        match parts.next().await {
+            Ok(Some(part)) => Some((Ok(part), Some(parts))),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::warn!(%error, "a result broke off while it was sent");
+                Some((Err(error), None))
+            }
+        }
+    })
 }
 
 /// Ends executions that have not started and asks running ones to stop.

@@ -63,6 +63,7 @@ async fn body(call: &Call, found: JobFires) -> Result<JobFiresBody, ApiError> {
         schedule_description: description,
         timezone,
         count: found.count,
+        count_at_most: !found.is_exact,
         complete: is_all,
         fires,
     })

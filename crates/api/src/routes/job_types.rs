@@ -61,7 +61,8 @@ pub async fn remove(call: Call, IdInPath(name): IdInPath<String>, _: NoBody) -> 
 }
 
 fn view(job_type: JobTypeView) -> JobTypeBody {
-    let JobTypeView { name, version, schema, description, set_at, set_by, by_worker } = job_type;
+    let JobTypeView { name, version, schema, description, set_at, set_by, by_worker, problem } = job_type;
     let schema = RawValue::from_string(schema).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    JobTypeBody { name, schema, description, version, set_at, set_by, by_worker }
+    let not_enforced = problem.map(|problem| format!("{} {}", problem.field, problem.fix));
+    JobTypeBody { name, schema, description, version, set_at, set_by, by_worker, not_enforced }
 }

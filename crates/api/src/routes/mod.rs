@@ -121,6 +121,7 @@ fn all() -> Listed {
         .route("/fires", get(fires::list))
         .route("/executions", get(executions_listed::list))
         .route("/executions/{id}", get(executions::show))
+        .route("/executions/{id}/result", get(executions::result))
         .route("/executions/{id}/logs", get(logs::of_execution))
         .route("/executions/{id}/cancel", post(executions::cancel))
         .route("/executions/{id}/rerun", post(control::rerun))

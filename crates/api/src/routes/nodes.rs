@@ -68,7 +68,12 @@ fn answering(api: &Api, node: &NodeInfo, state: NodeState) -> NodeBody {
         coordination: node.coordination.clone(),
         ready_queue: ready_queue.as_ref().map_or_else(String::new, |queue| queue.kind.to_owned()),
         ready_queue_connected: ready_queue.is_some_and(|queue| queue.is_receiving),
-        warnings: clock_warning(offset_us, cluster.is_off).into_iter().chain(warnings).chain(apart).collect(),
+        warnings: clock_warning(offset_us, cluster.is_off)
+            .into_iter()
+            .chain(warnings)
+            .chain(apart)
+            .chain(api.warnings())
+            .collect(),
     }
 }
 

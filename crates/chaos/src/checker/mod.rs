@@ -3,6 +3,7 @@
 
 mod availability;
 mod fires;
+pub mod notifications;
 mod outcomes;
 mod submissions;
 #[cfg(test)]
@@ -45,6 +46,10 @@ pub enum CheckedRule {
     Unfinished,
     /// A job with retries ended without success.
     GaveUp,
+    /// A failure, or a job that did not run, caused no message that arrived.
+    LostNotification,
+    /// Messages about one failure have different ids, so that the receiver cannot tell that they are one.
+    DoubledNotification,
     /// A process ended without an order.
     EndedByItself,
     /// Too many requests failed while the database and an API node were available.
@@ -79,6 +84,10 @@ pub struct Counted {
     /// Runs of lost attempts that overlapped a later run of the same job, because their worker was paused and
     /// could not stop them.
     pub overlaps_of_paused_workers: usize,
+    /// Failures and jobs that did not run, the messages that arrived, and their tries.
+    pub notifications_due: usize,
+    pub notifications: usize,
+    pub notification_tries: usize,
 }
 
 /// The result of the checks.
@@ -110,6 +119,7 @@ pub fn judge(observed: &Observed) -> CheckVerdict {
         fires::check(&case, &observed.faults, &mut verdict);
         outcomes::check(&case, &observed.faults, &mut verdict);
     }
+    notifications::check(observed, &mut verdict);
     for end in observed.unordered_ends.iter().filter(|end| !end.is_expected) {
         let what = format!("{} at {}: {}", end.member, end.at, end.status);
         verdict.violations.push(RuleViolation::new(CheckedRule::EndedByItself, what));

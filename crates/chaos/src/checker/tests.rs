@@ -5,6 +5,7 @@ use crate::member::UnorderedEnd;
 use crate::nemesis::InjectedFault;
 use crate::observed::{Attempts, ClientRequest, FoundExecution, FoundSkip, OverlapAllowed, Times};
 use crate::plan::{DATABASE, FaultKind};
+use crate::receiver::{NotificationTry, ReceivedEvent};
 use crate::recorder::CallOutcome;
 use punctual_client::ExecutionStatus;
 use punctual_core::schedule::SkipReason;
@@ -332,4 +333,48 @@ fn two_failed_requests_of_a_thousand_are_too_many() {
     let rules: Vec<CheckedRule> =
         judge(&observed).violations.iter().map(|violation| violation.rule).collect();
     assert_eq!(rules, [CheckedRule::Unavailable]);
+}
+
+const FAILS: u64 = 3;
+
+/// The good run, with a job that failed for good and one that did not run. The first try of a message was refused.
+fn with_notifications() -> Observed {
+    let mut observed = good();
+    wish(&mut observed, "fails", Times::Once { at: Some(at(2_000)) }, FAILS);
+    observed.wishes[2].attempts = Attempts::AtMostOne;
+    run(&mut observed, (FAILS, 1, 1), 2_000, 2_010..2_020, CallOutcome::Failed);
+    observed.unserved.push("unserved".to_owned());
+    let execution = id(FAILS).occurrence(1).attempt(1);
+    for (id, kind, name, execution_id, is_accepted) in [
+        ("msg_1", "job.failed", "fails", Some(execution), false),
+        ("msg_2", "job.missed", "unserved", None, true),
+        ("msg_1", "job.failed", "fails", Some(execution), true),
+    ] {
+        observed.messages.push(NotificationTry {
+            at: at(2_100),
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            events: vec![ReceivedEvent { name: name.to_owned(), execution_id }],
+            is_accepted,
+        });
+    }
+    observed
+}
+
+#[test]
+fn lost_and_doubled_messages_are_found() {
+    let broken = |change: fn(&mut Observed)| {
+        let mut observed = with_notifications();
+        change(&mut observed);
+        judge(&observed).violations.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(|_| {}), []);
+    let counted = judge(&with_notifications()).counted;
+    assert_eq!((counted.notifications_due, counted.notifications, counted.notification_tries), (2, 2, 3));
+    let lost = [CheckedRule::LostNotification];
+    assert_eq!(broken(|observed| observed.messages.retain(|one| one.kind != "job.failed")), lost);
+    assert_eq!(broken(|observed| observed.messages.retain(|one| one.kind != "job.missed")), lost);
+    assert_eq!(broken(|observed| observed.messages.truncate(2)), lost, "it was refused and not sent again");
+    let renamed = |observed: &mut Observed| observed.messages[2].id = "msg_3".to_owned();
+    assert_eq!(broken(renamed), [CheckedRule::LostNotification, CheckedRule::DoubledNotification]);
 }

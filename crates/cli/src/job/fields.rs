@@ -60,7 +60,7 @@ struct BasicArgs {
     /// be given more than once
     #[arg(long, value_name = "EVENT=CHANNEL", value_parser = notified)]
     notify: Vec<(NotifiedEvent, String)>,
-    /// What to do with a command's result of more than 64 KiB: truncate (the default) or fail
+    /// What to do with a result of more than 64 KiB: truncate (the default), fail, or store it as a blob
     #[arg(long, value_parser = args::small_word::<ResultOverflow>)]
     result_overflow: Option<ResultOverflow>,
     /// A label for the job; can be given more than once

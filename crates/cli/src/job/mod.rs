@@ -16,6 +16,7 @@ mod outlook;
 mod parents;
 mod policies;
 pub mod progress;
+mod result;
 mod rows;
 mod show;
 mod submit;
@@ -43,6 +44,8 @@ pub enum JobCommand {
     History(show::HistoryArgs),
     /// Show the log of a job's latest run, attempt by attempt
     Logs(logs::LogsArgs),
+    /// Print or save the result of a run, also one that is stored as a blob
+    Result(result::ResultArgs),
     /// Wait until a job is finished
     Wait(wait::WaitArgs),
     /// Explain the current state of a job
@@ -77,6 +80,7 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::Show(args) => show::run(args).await,
         JobCommand::History(args) => show::history(args).await,
         JobCommand::Logs(args) => logs::run(args).await,
+        JobCommand::Result(args) => result::run(args).await,
         JobCommand::Wait(args) => wait::run(args).await,
         JobCommand::Explain(args) => explain::run(args).await,
         JobCommand::Update(args) => update::run(*args).await,

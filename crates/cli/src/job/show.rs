@@ -67,9 +67,11 @@ fn job_details(job: &JobBody, hides_payload: bool) -> String {
         ("Notify", job.notify.as_ref().and_then(|notify| serde_json::to_string(notify).ok())),
         (
             "Large results",
-            job.result_overflow
-                .filter(|overflow| *overflow == ResultOverflow::Fail)
-                .map(|_| "fail the execution".to_owned()),
+            match job.result_overflow {
+                Some(ResultOverflow::Fail) => Some("fail the execution".to_owned()),
+                Some(ResultOverflow::Blob) => Some("stored as blobs".to_owned()),
+                Some(ResultOverflow::Truncate) | None => None,
+            },
         ),
         ("Next run", job.next_run_time.map(time)),
         ("Next retry", job.next_retry_time.map(time)),

@@ -248,7 +248,7 @@ where
 
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
         let function = self.function.clone();
-        let ExecutionContext { assignment, deadline, logs, notes, stop } = context;
+        let ExecutionContext { assignment, deadline, logs, notes, stop, results: _ } = context;
         Box::pin(async move {
             let (_running, run) = watch::channel(());
             let payload = match serde_json::from_str(&assignment.payload) {
@@ -314,9 +314,17 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use punctual_core::ids::Epoch;
+    use punctual_core::ports::{BlobError, BlobSource, ResultSink};
     use std::sync::Mutex;
 
     struct Nowhere;
+
+    #[async_trait]
+    impl ResultSink for Nowhere {
+        async fn store(&self, _: Arc<dyn BlobSource>) -> Result<String, BlobError> {
+            Err(BlobError::NotFound)
+        }
+    }
 
     #[async_trait]
     impl LogSink for Nowhere {
@@ -382,6 +390,7 @@ mod tests {
             deadline: Timestamp::from_micros(1_000_000),
             logs: Arc::new(Nowhere),
             notes: Arc::new(Notebook::default()),
+            results: Arc::new(Nowhere),
             stop: Arc::new(Nowhere),
         }
     }

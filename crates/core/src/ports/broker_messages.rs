@@ -8,7 +8,7 @@ use std::fmt;
 /// Where events are published.
 #[async_trait]
 pub trait EventSink: fmt::Debug + Send + Sync {
-    /// The kind of the broker: `redis`, `nats` or `amqp`.
+    /// The kind of the broker: `redis`, `nats`, `amqp` or `kafka`.
     fn kind(&self) -> &'static str;
 
     /// Publishes events in this order, and returns once the broker has stored all of them. After an error, any of
@@ -23,6 +23,8 @@ pub struct OutgoingEvent {
     pub id: String,
     /// Its type, such as `punctual.execution.finished`.
     pub kind: &'static str,
+    /// The object that it is about. Brokers that spread events over partitions keep the order of those with the same one.
+    pub subject: String,
     /// JSON text.
     pub body: String,
 }
@@ -30,7 +32,7 @@ pub struct OutgoingEvent {
 /// Where messages come from. A message that is neither acknowledged nor rejected is delivered again.
 #[async_trait]
 pub trait MessageSource: fmt::Debug + Send + Sync {
-    /// The kind of the broker: `redis`, `nats` or `amqp`.
+    /// The kind of the broker: `redis`, `nats`, `amqp` or `kafka`.
     fn kind(&self) -> &'static str;
 
     /// Waits for messages for a short time, and returns at most [`crate::limits::INTAKE_BATCH_MAX`]. Connects if

@@ -45,10 +45,63 @@ pub trait Directory: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<StoredDocument, String>, StoreError>;
+    /// Adds a document if fewer than `max` of its kind have names after `after`. Of concurrent additions one succeeds, and
+    /// the others count again: each changes a common document, whose version it has read before it counted.
+    async fn add_within(
+        &self,
+        document: StoredDocument,
+        limit: DocumentLimit<'_>,
+        entry: Option<AuditEntry>,
+    ) -> Result<BoundedAddition, StoreError> {
+        let DocumentLimit { after, max } = limit;
+        let (kind, name) = (document.kind, document.name.as_str());
+        let additions = format!("{ADDITIONS}{}", kind.word());
+        // All that may succeed before this one, and as many again for those that make room meanwhile.
+        for _ in 0..=2 * max {
+            let last = self.document(DocumentKind::Cursor, &additions).await?;
+            if self.document(kind, name).await?.is_some() {
+                return Ok(BoundedAddition::Taken);
+            }
+            if self.documents(kind, Some(after), max).await?.items.len() >= max {
+                return Ok(BoundedAddition::Full);
+            }
+            let counted = match last {
+                Some(last) => DocumentChange::Replace(last.changed(&name)),
+                None => DocumentChange::Add(StoredDocument::new(DocumentKind::Cursor, &additions, &name)),
+            };
+            let changes = DirectoryChange::Documents(vec![counted, DocumentChange::Add(document.clone())]);
+            if self.change_directory(changes, entry.clone()).await? == DirectoryOutcome::Done {
+                return Ok(BoundedAddition::Done);
+            }
+        }
+        Ok(BoundedAddition::Raced)
+    }
     /// Stores a token without an entry, in place of one with the same id.
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {
         self.change_directory(DirectoryChange::PutToken(token), None).await.map(drop)
     }
+}
+
+/// Begins the names of the documents that bounded additions of one kind have in common.
+const ADDITIONS: &str = "additions-";
+
+/// How many documents of a kind may have names after a text.
+#[derive(Debug, Clone, Copy)]
+pub struct DocumentLimit<'a> {
+    pub after: &'a str,
+    pub max: usize,
+}
+
+/// What became of an addition within a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundedAddition {
+    Done,
+    /// The limit is reached.
+    Full,
+    /// A document of its kind has its name.
+    Taken,
+    /// Other additions were always faster.
+    Raced,
 }
 
 /// A change of tokens, users, secrets or documents.

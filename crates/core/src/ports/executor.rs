@@ -5,7 +5,7 @@ use crate::lifecycle::Ending;
 use crate::limits;
 use crate::notes::{Checkpoint, Progress};
 use crate::occurrence::ReportedEnd;
-use crate::ports::{Assignment, LogStream, Task};
+use crate::ports::{Assignment, BlobError, BlobSource, LogStream, Task};
 use crate::retry::ChosenTime;
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -37,6 +37,8 @@ pub struct ExecutionContext {
     pub logs: Arc<dyn LogSink>,
     /// The progress and checkpoints of this execution.
     pub notes: Arc<dyn NoteSink>,
+    /// Where a result goes that is too large for the database.
+    pub results: Arc<dyn ResultSink>,
     pub stop: Arc<dyn StopSignal>,
 }
 
@@ -46,6 +48,14 @@ pub trait LogSink: Send + Sync {
     /// Appends a line after all earlier ones. Waits while too many lines are buffered: a handler that writes
     /// faster than the server stores is slowed down to its pace, and no other handler is.
     async fn append(&self, stream: LogStream, message: String);
+}
+
+/// Stores a large result of one execution.
+#[async_trait]
+pub trait ResultSink: Send + Sync {
+    /// Stores the result as a blob, and returns the reference that is the result instead, as JSON text. Tries again
+    /// while the server cannot be reached.
+    async fn store(&self, result: Arc<dyn BlobSource>) -> Result<String, BlobError>;
 }
 
 /// The notes of one execution.
@@ -125,6 +135,19 @@ impl Outcome {
     /// A failure that no attempt can fix.
     pub fn failed_for_good(error: String) -> Self {
         Outcome::Failed { error, retryable: false, retry_at: None }
+    }
+
+    /// The end of an attempt whose result was stored as a blob, or could not be.
+    pub fn with_stored(result: Result<String, BlobError>) -> Self {
+        match result {
+            Ok(reference) => Outcome::Succeeded { result: Some(reference) },
+            Err(error @ (BlobError::TooLarge { .. } | BlobError::Refused(_))) => Outcome::failed_for_good(
+                format!("the result was not stored (result_overflow: blob): {error}"),
+            ),
+            Err(error) => {
+                Outcome::failed(format!("the result was not stored (result_overflow: blob): {error}"))
+            }
+        }
     }
 
     /// Applies the limits: a result that is too large or nested too deep fails the attempt without retry, an

@@ -2,6 +2,7 @@
 //! adapters.
 
 mod audit;
+mod blobs;
 mod broker_messages;
 mod cipher;
 mod coordination;
@@ -30,19 +31,23 @@ pub use audit::{
     AuditEntry, AuditId, AuditLog, AuditQuery, AuditRow, AuditedItems, BrokenChain, ChainCheck, ChainEnds,
     ChainPart, OUTCOME_OK, OUTCOME_REFUSED, Seal,
 };
+pub use blobs::{BlobError, BlobKeys, BlobParts, BlobSource, BlobStore};
 pub use broker_messages::{BrokerError, EventSink, IncomingMessage, MessageSource, OutgoingEvent};
 pub use cipher::{CipherError, SealedValue, SecretCipher};
 pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
-    Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentStep, ParentToken,
-    ReplacedSecret, SecretAbout, StoredDocument, StoredSecret, Token, TokenAbout, User, UserAbout,
+    BoundedAddition, Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind,
+    DocumentLimit, DocumentStep, ParentToken, ReplacedSecret, SecretAbout, StoredDocument, StoredSecret,
+    Token, TokenAbout, User, UserAbout,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,
     ListedExecution, OpenExecution, RunTimes, RunTimesPage, RunningPlace,
 };
-pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
+pub use executor::{
+    ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, ResultSink, Stop, StopSignal,
+};
 pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use logs::{LogLine, LogStream};

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 #[async_trait]
 pub trait ReadyQueue: Send + Sync {
-    /// `postgres`, or the kind of the broker: `redis`, `nats` or `amqp`.
+    /// `postgres`, or the kind of the broker: `redis`, `nats`, `amqp` or `kafka`.
     fn kind(&self) -> &'static str;
 
     /// Tells the other processes that there is work to claim. Called after the commit that created it, never inside

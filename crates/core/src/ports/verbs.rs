@@ -98,6 +98,14 @@ impl CommitEffects {
         self.joined.extend(other.joined);
         self.freed.extend(other.freed);
     }
+
+    /// When the next attempt of an occurrence is due, if it waits for its time.
+    pub fn due_time(&self, of: OccurrenceId) -> Option<Timestamp> {
+        self.due.iter().find_map(|due| match due.what {
+            DueKind::Live { occurrence, .. } if occurrence == of => Some(due.at),
+            _ => None,
+        })
+    }
 }
 
 /// A due time and what it is for.
@@ -232,8 +240,8 @@ pub struct Recovered {
     /// Executions of lost sessions that ended, with the recorded status: LOST, or CANCELLED if a cancel was
     /// requested.
     pub ended: Vec<(ExecutionId, Status)>,
-    /// How many of them are followed by another attempt.
-    pub retried: usize,
+    /// Those of them that are followed by another attempt.
+    pub retried: Vec<ExecutionId>,
     /// The commit effects: mostly retries.
     pub effects: CommitEffects,
     /// Whether there is more to recover than the limit allowed.

@@ -6,12 +6,13 @@
 //! know whether work was granted: it resyncs with the following number and the list of what it holds, and
 //! everything else that was leased to it is returned unstarted.
 
+use crate::blobs::BlobReference;
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::job::ResultOverflow;
 use crate::notes::{Checkpoint, Note, NoteAnswer};
 use crate::occurrence::ReportedEnd;
-use crate::ports::{Lane, LogLine};
+use crate::ports::{BlobError, BlobParts, Lane, LogLine};
 use crate::slots::Demand;
 use crate::time::Timestamp;
 use crate::trace_context::{RunTrace, TraceContext};
@@ -38,6 +39,13 @@ pub trait WorkerPort: Send + Sync {
     /// Stores lines that handlers of this session have written, in order. The store numbers them. Lines that
     /// are sent again because the answer was lost may be stored twice.
     async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError>;
+    /// Stores the result of a running execution as a blob. It counts once a report contains the reference.
+    async fn store_result(
+        &self,
+        session: SessionId,
+        lease: LeaseRef,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError>;
     /// Closes a session that no longer holds anything.
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError>;
 }

@@ -259,8 +259,8 @@ impl Recurrence {
 
     /// How many occurrences are after `after` and not after `until`. The cost grows with the clock changes
     /// and months in between, not with the occurrences. A union compares occurrences of its parts up to
-    /// [`crate::limits::SCHEDULES_COMPARED_MAX`]; with more of them, it counts an instant that several parts
-    /// share once for each.
+    /// [`crate::limits::SCHEDULES_STEPPED_MAX`]; with more of them, it counts an instant that several parts
+    /// share once for each, so that the count is an upper bound ([`Self::counts_exactly`]).
     pub fn count_between(&self, after: Timestamp, until: Timestamp) -> u64 {
         let range = self.instants(after, until);
         match &self.timing {
@@ -270,6 +270,14 @@ impl Recurrence {
                 u64::from(anchor.is_some()) + self.local(pattern).count_in(range)
             }
             Timing::Union(parts) => parts.count_in(range),
+        }
+    }
+
+    /// Whether [`Self::count_between`] is exact, and not an upper bound.
+    pub fn counts_exactly(&self, after: Timestamp, until: Timestamp) -> bool {
+        match &self.timing {
+            Timing::Union(parts) => parts.counts_exactly_in(&self.instants(after, until)),
+            Timing::Elapsed(_) | Timing::Local { .. } => true,
         }
     }
 

@@ -132,17 +132,18 @@ impl RecurrenceUnion {
     }
 
     /// Only the most frequent part is counted without stepping. Of each other one, the occurrences that no part
-    /// before it has are counted one by one, unless they are too many to compare.
+    /// before it has are counted one by one. If they are too many to compare, all parts are stepped through together, and
+    /// if they are too many for that as well, the sum of the parts is an upper bound.
     pub(super) fn count_in(&self, range: Range<i64>) -> u64 {
         if range.is_empty() {
             return 0;
         }
         let (after, until) = (before(range.start), before(range.end));
-        let mut parts: Vec<_> = self.iter().map(|part| (part.count_between(after, until), part)).collect();
-        parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-        let compared: u64 = parts.iter().skip(1).map(|(count, _)| count).sum();
-        if compared > limits::SCHEDULES_COMPARED_MAX as u64 {
-            return compared + parts[0].0;
+        let parts = self.counted(&range);
+        match CountingWay::of(&parts) {
+            CountingWay::Compare => {}
+            CountingWay::Step => return self.times_in(range).count() as u64,
+            CountingWay::Sum => return parts.iter().map(|(count, _)| count).sum(),
         }
         let mut total = 0;
         for (index, (count, part)) in parts.iter().enumerate() {
@@ -158,12 +159,47 @@ impl RecurrenceUnion {
         total
     }
 
+    /// Whether a count of this range is exact, and not an upper bound.
+    pub(super) fn counts_exactly_in(&self, range: &Range<i64>) -> bool {
+        range.is_empty() || CountingWay::of(&self.counted(range)) != CountingWay::Sum
+    }
+
+    /// The parts with how often each fires in a range, the most frequent one first.
+    fn counted(&self, range: &Range<i64>) -> Vec<(u64, &Recurrence)> {
+        let (after, until) = (before(range.start), before(range.end));
+        let mut parts: Vec<_> = self.iter().map(|part| (part.count_between(after, until), part)).collect();
+        parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        parts
+    }
+
     pub(super) fn describe(&self) -> String {
         let told = |(name, part): &(Option<String>, Recurrence)| match name {
             Some(name) => format!("{name} ({})", part.describe()),
             None => part.describe(),
         };
         self.0.iter().map(told).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+/// How the occurrences of a union are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountingWay {
+    Compare,
+    Step,
+    Sum,
+}
+
+impl CountingWay {
+    fn of(parts: &[(u64, &Recurrence)]) -> Self {
+        let all: u64 = parts.iter().map(|(count, _)| count).sum();
+        let most = parts.first().map_or(0, |(count, _)| *count);
+        if all - most <= limits::SCHEDULES_COMPARED_MAX as u64 {
+            CountingWay::Compare
+        } else if all <= limits::SCHEDULES_STEPPED_MAX {
+            CountingWay::Step
+        } else {
+            CountingWay::Sum
+        }
     }
 }
 
@@ -261,6 +297,16 @@ mod tests {
         let minutely = union(vec![RecurrenceSpec::cron("* * * * *", 0); 16]).unwrap();
         let in_day = minutely.count_between(start.shifted(-1), at("2026-01-01T05:00:00Z"));
         assert_eq!(in_day, 301, "those at the same instant count once");
+        let in_days = |union: &Recurrence, until: &str| {
+            let (start, until) = (start.shifted(-1), at(until));
+            (union.count_between(start, until), union.counts_exactly(start, until))
+        };
+        assert_eq!(in_days(&minutely, "2026-01-03T00:00:00Z"), (2_881, true), "46,096 in all parts");
+        assert_eq!(in_days(&minutely, "2026-01-04T00:00:00Z"), (16 * 4_321, false), "an upper bound");
+        let pair =
+            union(vec![RecurrenceSpec::cron("*/5 * * * *", 0), RecurrenceSpec::interval("10m", start)]);
+        let year = in_days(&pair.unwrap(), "2026-03-01T00:00:00Z");
+        assert_eq!(year, (59 * 288 + 1, true), "8,497 shared occurrences");
         let until = at("2046-01-01T00:00:00Z");
         let single = minutely.parts().next().unwrap().count_between(start, until);
         assert_eq!(minutely.count_between(start, until), 16 * single, "too many to compare");

@@ -10,10 +10,9 @@ use crate::poll_registry::ReservedSlots;
 use crate::traces::EndedRun;
 use crate::{Duties, EngineContext};
 use punctual_core::defects::{Defect, planted};
-use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
-use punctual_core::ports::{SessionRow, StoreError};
+use punctual_core::ports::{Recovered, SessionRow, StoreError};
 use punctual_core::session::{Pulse, SessionObserver};
 
 pub(crate) async fn recover(context: &EngineContext) {
@@ -47,8 +46,8 @@ async fn round(context: &EngineContext, observer: &mut SessionObserver) -> Resul
             tracing::warn!(count = recovered.ended.len(), "executions of lost workers were recovered");
         }
         context.count_ended(&recovered.ended);
-        trace_lost(context, &recovered.ended);
-        context.counters.retried.add(recovered.retried as u64);
+        trace_lost(context, &recovered);
+        context.counters.retried.add(recovered.retried.len() as u64);
         context.follow_up([recovered.effects], ReservedSlots::default());
         if !recovered.more {
             break;
@@ -58,18 +57,21 @@ async fn round(context: &EngineContext, observer: &mut SessionObserver) -> Resul
 }
 
 /// Records the spans of attempts that were lost with their workers.
-fn trace_lost(context: &EngineContext, ended: &[(ExecutionId, Status)]) {
+fn trace_lost(context: &EngineContext, recovered: &Recovered) {
     let Some(traces) = &context.traces else { return };
     let completed_at = context.time.now();
-    let lost = ended.iter().map(|(execution, status)| EndedRun {
-        execution: *execution,
-        status: *status,
-        started_at: None,
-        completed_at,
-        error: (*status == Status::Lost).then(|| "the worker stopped responding".to_owned()),
-        is_retried: false,
-        retry_at: None,
-        report: None,
+    let lost = recovered.ended.iter().map(|(execution, status)| {
+        let is_retried = recovered.retried.contains(execution);
+        EndedRun {
+            execution: *execution,
+            status: *status,
+            started_at: None,
+            completed_at,
+            error: (*status == Status::Lost).then(|| "the worker stopped responding".to_owned()),
+            is_retried,
+            retry_at: recovered.effects.due_time(execution.occurrence).filter(|_| is_retried),
+            report: None,
+        }
     });
     traces.ended(lost.collect());
 }

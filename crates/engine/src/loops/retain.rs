@@ -1,5 +1,5 @@
 //! Deletes old data in bounded steps: history, logs, skipped ranges and responses to requests; finished jobs,
-//! if configured; the remains of deleted jobs; old roll-ups; and old entries of the audit log. A duty of the leader. The store also creates upcoming
+//! if configured; the remains of deleted jobs; old roll-ups; old entries of the audit log; and blobs that no execution refers to. A duty of the leader. The store also creates upcoming
 //! partitions in these steps.
 //!
 //! All ages of a run are computed from one reading of the store's clock, which is checked first: after a jump
@@ -18,15 +18,17 @@ pub(crate) async fn retain(context: &EngineContext) {
     if context.config.duties == Duties::OwnCommits {
         return;
     }
+    let mut swept_at = None;
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
-        if let Err(error) = round(context).await {
+        if let Err(error) = round(context, &mut swept_at).await {
             tracing::warn!(%error, "expired data could not be deleted; retrying later");
         }
     }
 }
 
-async fn round(context: &EngineContext) -> Result<(), StoreError> {
+/// `swept_at` is when this process has last looked for unused blobs.
+async fn round(context: &EngineContext, swept_at: &mut Option<Timestamp>) -> Result<(), StoreError> {
     context.look_at_removed_logs().await?;
     let store = &context.store;
     let steady = context.steady_time().await?;
@@ -47,6 +49,11 @@ async fn round(context: &EngineContext) -> Result<(), StoreError> {
     crate::series::retain(context, now).await?;
     if let Some(kept) = context.config.audit_kept {
         while store.retain_audit(now.minus(kept), STEP_ROWS).await? == STEP_ROWS as u64 {}
+    }
+    // After the executions that they belong to.
+    if swept_at.is_none_or(|at| now.since(at) >= limits::BLOB_SWEEP_INTERVAL) {
+        *swept_at = Some(now);
+        crate::blobs::sweep(context, now).await;
     }
     Ok(())
 }

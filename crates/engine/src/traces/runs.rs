@@ -7,7 +7,7 @@ use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::ports::{
-    Assignment, DueKind, ExecutionView, FinishedSpan, Report, ReportOutcome, SpanEvent, SpanValue,
+    Assignment, ExecutionView, FinishedSpan, Report, ReportOutcome, SpanEvent, SpanValue,
 };
 use punctual_core::time::Timestamp;
 use punctual_core::trace_context::{RunTrace, SpanId};
@@ -62,10 +62,7 @@ impl ReportedRun {
     /// The end of the attempt, if the report recorded one.
     pub(crate) fn recorded(self, outcome: &ReportOutcome, times: (Timestamp, Timestamp)) -> Option<EndedRun> {
         let ReportedRun { execution, started_at, completed_at, error } = self;
-        let retry_at = outcome.effects.due.iter().find_map(|due| match due.what {
-            DueKind::Live { occurrence, .. } if occurrence == execution.occurrence => Some(due.at),
-            _ => None,
-        });
+        let retry_at = outcome.effects.due_time(execution.occurrence);
         Some(EndedRun {
             execution,
             status: outcome.recorded?,

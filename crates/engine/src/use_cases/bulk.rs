@@ -3,7 +3,7 @@
 
 use super::scope::JobsMatching;
 use super::{Access, Caller, UseCase, UseCaseError, UseCases};
-use crate::operations::{StoredOperation, running, told};
+use crate::operations::{StoredOperation, told};
 use crate::{Engine, RequestTry};
 use punctual_core::control::{LoadedJob, Verb, last_number};
 use punctual_core::ids::{JobId, OperationId};
@@ -15,8 +15,8 @@ use punctual_core::operation::{
     OperationStatus, RUNNING_OPERATIONS, Requester,
 };
 use punctual_core::ports::{
-    DeadLetter, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, ExecutionQuery,
-    ExecutionView, ExecutionWalk, JobView, ListedExecution, Page, StoreError, StoredDocument, Token,
+    BoundedAddition, DeadLetter, DocumentKind, DocumentLimit, ExecutionQuery, ExecutionView, ExecutionWalk,
+    JobView, ListedExecution, Page, StoreError, StoredDocument, Token,
 };
 use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -123,10 +123,6 @@ impl UseCases {
             return Ok((self.operation_view(found.operation), preview));
         }
         self.refuse_useless_patch(&order, &preview)?;
-        let max = limits::OPERATIONS_RUNNING_MAX;
-        if running(self.store()).await?.len() >= max {
-            return Err(UseCaseError::DirectoryFull { what: "running operations", max });
-        }
         let mut details = json!({
             "action": order.action,
             "target": order.selection.target(),
@@ -157,12 +153,18 @@ impl UseCases {
             status: OperationStatus::Running,
             failure: None,
         };
-        let document = StoredDocument::new(DocumentKind::Operation, operation.document_name(), &operation);
-        let add = DirectoryChange::Documents(vec![DocumentChange::Add(document)]);
         let entry = self.audited_with(UseCase::StartBulk, format_args!("operation {id}"), &details);
-        if self.store().change_directory(add, entry).await? == DirectoryOutcome::Taken {
+        let document = StoredDocument::new(DocumentKind::Operation, operation.document_name(), &operation);
+        let max = limits::OPERATIONS_RUNNING_MAX;
+        let limit = DocumentLimit { after: RUNNING_OPERATIONS, max };
+        match self.store().add_within(document, limit, entry).await? {
+            BoundedAddition::Done => {}
             // An earlier try of this request is answered at the same time.
-            return Ok((self.operation(id).await?, preview));
+            BoundedAddition::Taken => return Ok((self.operation(id).await?, preview)),
+            BoundedAddition::Full => {
+                return Err(UseCaseError::DirectoryFull { what: "running operations", max });
+            }
+            BoundedAddition::Raced => return Err(UseCaseError::Busy),
         }
         self.engine.context.operations.notify_one();
         Ok((self.operation_view(operation), preview))

@@ -7,7 +7,7 @@ use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, OperationId, SessionI
 use punctual_core::job::InvalidField;
 use punctual_core::lifecycle::Status;
 use punctual_core::operation::OperationStatus;
-use punctual_core::ports::{CipherError, StoreError, WorkerPortError};
+use punctual_core::ports::{BlobError, CipherError, StoreError, WorkerPortError};
 use punctual_core::sealed::Undecryptable;
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -66,6 +66,10 @@ pub enum UseCaseError {
     /// The state of the job does not allow the change.
     #[error("{refusal}")]
     Refused { job: JobId, refusal: Refusal },
+    #[error("execution {0} has no result")]
+    NoResult(ExecutionId),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     #[error("the execution has already ended")]
     ExecutionEnded(Status),
     #[error("occurrence {0} is still open")]

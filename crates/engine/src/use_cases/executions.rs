@@ -1,11 +1,12 @@
 //! Executions: open, finished and skipped; and cancelling one.
 
 use super::{UseCase, UseCaseError, UseCases};
+use punctual_core::blobs::BlobReference;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::ports::{
-    CancelOutcome, ExecutionQuery, ExecutionView, ExecutionWalk, ListedExecution, Page,
+    BlobParts, CancelOutcome, ExecutionQuery, ExecutionView, ExecutionWalk, ListedExecution, Page,
 };
 use punctual_core::schedule::SkipRange;
 
@@ -15,6 +16,12 @@ pub struct ExecutionDetails {
     pub view: ExecutionView,
     pub noted: Option<Noted>,
     pub checkpoint: Option<Checkpoint>,
+}
+
+/// A result as JSON text.
+pub enum ResultData {
+    Stored(String),
+    Blob { bytes: u64, parts: Box<dyn BlobParts> },
 }
 
 /// A page of the executions of one job.
@@ -54,6 +61,22 @@ impl UseCases {
             _ => None,
         };
         Ok(ExecutionDetails { view, noted, checkpoint })
+    }
+
+    /// The result of an execution, however large it is.
+    pub async fn result(&self, id: ExecutionId) -> Result<ResultData, UseCaseError> {
+        self.permit_on(UseCase::ReadResult, format_args!("execution {id}"))?;
+        let ExecutionView::Finished(finished) = self.execution_in_scope(id).await? else {
+            return Err(UseCaseError::NoResult(id));
+        };
+        let Some(result) = finished.result else { return Err(UseCaseError::NoResult(id)) };
+        match BlobReference::read(&result) {
+            Some(reference) => {
+                let bytes = reference.bytes;
+                Ok(ResultData::Blob { bytes, parts: self.engine.open_result(id, reference).await? })
+            }
+            None => Ok(ResultData::Stored(result)),
+        }
     }
 
     /// Open and finished executions of a job in one order, page by page.

@@ -25,6 +25,8 @@ pub struct JobFires {
     pub view: JobView,
     /// All of them, listed or not.
     pub count: u64,
+    /// Whether that is no upper bound.
+    pub is_exact: bool,
     /// The first ones.
     pub fires: Vec<PreviewedFire>,
 }
@@ -45,30 +47,33 @@ impl UseCases {
                 return Ok(Page { items, next: last });
             }
             last = Some(view.job.id);
-            if let Some((count, fires)) = fires_of(&view, range) {
+            if let Some((count, is_exact, fires)) = fires_of(&view, range) {
                 listed += fires.len();
-                items.push(JobFires { view: self.shown(view), count, fires });
+                items.push(JobFires { view: self.shown(view), count, is_exact, fires });
             }
         }
         Ok(Page { items, next: page.next })
     }
 }
 
-/// How often a job fires within a range, and its first fires there; `None` if it does not fire.
-fn fires_of(view: &JobView, range: FireRange) -> Option<(u64, Vec<PreviewedFire>)> {
+/// How often a job fires within a range, whether that is exact, and its first fires there; `None` if it does not fire.
+fn fires_of(view: &JobView, range: FireRange) -> Option<(u64, bool, Vec<PreviewedFire>)> {
     let Schedule::Recurring(recurring) = &view.job.spec.settings.schedule else {
         let at = next_run_time(view).filter(|at| (range.from..range.until).contains(at))?;
-        return Some((1, vec![PreviewedFire { at, local: at.to_string(), dst: None, schedule: None }]));
+        return Some((1, true, vec![PreviewedFire { at, local: at.to_string(), dst: None, schedule: None }]));
     };
     let state = view.schedule.as_ref()?;
     let next = state.nominal?;
     let (from, before_next) = (range.from.max(next).shifted(-1), next.shifted(-1));
     let fired = u64::from(state.fired) + recurring.recurrence.count_between(before_next, from);
     let left = recurring.max_runs.map_or(u64::MAX, |max| u64::from(max).saturating_sub(fired));
-    let count = recurring.recurrence.count_between(from, range.until.shifted(-1)).min(left);
+    let until = range.until.shifted(-1);
+    let count = recurring.recurrence.count_between(from, until).min(left);
+    let is_exact = recurring.recurrence.counts_exactly(before_next, from)
+        && recurring.recurrence.counts_exactly(from, until);
     if count == 0 {
         return None;
     }
     let listed = usize::try_from(count).unwrap_or(usize::MAX).min(range.per_job);
-    Some((count, recurring.preview(from, listed, fired)))
+    Some((count, is_exact, recurring.preview(from, listed, fired)))
 }

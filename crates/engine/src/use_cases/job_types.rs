@@ -27,6 +27,8 @@ pub struct JobTypeView {
     pub set_at: Timestamp,
     pub set_by: String,
     pub by_worker: bool,
+    /// Why payloads are not checked with it: this release cannot read it.
+    pub problem: Option<InvalidField>,
 }
 
 /// The schemas that this node has read, by job type. They are compiled on use.
@@ -42,10 +44,12 @@ type JobTypeSchemas = Arc<BTreeMap<String, Arc<str>>>;
 /// Schemas of job types that were submitted lately, with their texts.
 #[derive(Default)]
 struct CompiledSchemas {
-    /// Without a schema, if this release cannot read it.
-    by_type: BTreeMap<String, (Arc<str>, Option<Arc<PayloadSchema>>)>,
+    by_type: BTreeMap<String, (Arc<str>, CompiledSchema)>,
     bytes: usize,
 }
+
+/// A schema, or why this release cannot read it.
+type CompiledSchema = Result<Arc<PayloadSchema>, InvalidField>;
 
 impl HeldJobTypes {
     fn known(&self, now: Monotonic) -> Option<JobTypeSchemas> {
@@ -58,7 +62,7 @@ impl HeldJobTypes {
         *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
-    fn compiled(&self, job_type: &str, text: &Arc<str>) -> Option<Arc<PayloadSchema>> {
+    fn compiled(&self, job_type: &str, text: &Arc<str>) -> CompiledSchema {
         let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, schema)) = lock().by_type.get(job_type).filter(|(known, _)| known == text) {
             return schema.clone();
@@ -69,15 +73,14 @@ impl HeldJobTypes {
             let (field, fix) = (&problem.field, &problem.fix);
             tracing::warn!(job_type, field, fix, "payloads are not checked: the schema cannot be read");
         });
-        let schema = schema.ok();
         lock().add(job_type, text.clone(), schema.clone());
         schema
     }
 }
 
 impl CompiledSchemas {
-    fn add(&mut self, job_type: &str, text: Arc<str>, schema: Option<Arc<PayloadSchema>>) {
-        let bytes = |text: &str, schema: &Option<Arc<PayloadSchema>>| {
+    fn add(&mut self, job_type: &str, text: Arc<str>, schema: CompiledSchema) {
+        let bytes = |text: &str, schema: &CompiledSchema| {
             text.len() + schema.as_ref().map_or(0, |schema| schema.bytes())
         };
         if let Some((text, schema)) = self.by_type.remove(job_type) {
@@ -102,7 +105,10 @@ impl UseCases {
         self.permit(UseCase::ReadJobTypes)?;
         let page = self.store().documents(DocumentKind::JobType, after, limit).await?;
         let visible = page.items.iter().filter(|document| self.sees_job_type(&document.name));
-        Ok(Page { items: visible.map(view).collect::<Result<_, _>>()?, next: page.next })
+        Ok(Page {
+            items: visible.map(|document| self.job_type_view(document)).collect::<Result<_, _>>()?,
+            next: page.next,
+        })
     }
 
     pub async fn job_type(&self, name: &str) -> Result<JobTypeView, UseCaseError> {
@@ -110,7 +116,7 @@ impl UseCases {
         let document =
             self.stored_job_type(name).await?.filter(|document| self.sees_job_type(&document.name));
         let document = document.ok_or_else(|| UseCaseError::NoSuchJobType(name.to_owned()))?;
-        Ok(view(&document)?)
+        Ok(self.job_type_view(&document)?)
     }
 
     /// Registers the schema of a job type. It applies to jobs that are submitted or changed from now on. Returns
@@ -149,7 +155,7 @@ impl UseCases {
             let change = DirectoryChange::Documents(vec![change]);
             if self.store().change_directory(change, entry).await? == DirectoryOutcome::Done {
                 self.engine.context.job_types.keep(None);
-                return Ok((view(&document)?, stored.is_none()));
+                return Ok((self.job_type_view(&document)?, stored.is_none()));
             }
         }
         Err(UseCaseError::Busy)
@@ -248,8 +254,9 @@ impl UseCases {
         payload: &str,
     ) -> Result<Option<InvalidField>, StoreError> {
         let schemas = self.job_type_schemas().await?;
-        let schema =
-            schemas.get(job_type).and_then(|text| self.engine.context.job_types.compiled(job_type, text));
+        let schema = schemas
+            .get(job_type)
+            .and_then(|text| self.engine.context.job_types.compiled(job_type, text).ok());
         let problem = schema.and_then(|schema| schema.problem(payload));
         Ok(problem.map(|problem| {
             let fix = format!("{}, as the schema of the job type {job_type} says", problem.fix);
@@ -286,6 +293,15 @@ impl UseCases {
 
     fn sees_job_type(&self, name: &str) -> bool {
         self.caller.grant.scope.has_job_type(name)
+    }
+
+    fn job_type_view(&self, document: &StoredDocument) -> Result<JobTypeView, StoreError> {
+        let StoredJobType { schema, description, set_at, set_by, by_worker } = document.read()?;
+        let name = document.name.clone();
+        let compiled = self.engine.context.job_types.compiled(&name, &Arc::from(schema.as_str()));
+        let version = document.version;
+        let problem = compiled.err();
+        Ok(JobTypeView { name, version, schema, description, set_at, set_by, by_worker, problem })
     }
 
     /// One with an invalid name does not exist. Databases refuse some texts instead of finding nothing.
@@ -328,19 +344,6 @@ fn check(name: &str, schema: &str) -> Result<(), InvalidField> {
     PayloadSchema::parse(schema).map(drop)
 }
 
-fn view(document: &StoredDocument) -> Result<JobTypeView, StoreError> {
-    let StoredJobType { schema, description, set_at, set_by, by_worker } = document.read()?;
-    Ok(JobTypeView {
-        name: document.name.clone(),
-        version: document.version,
-        schema,
-        description,
-        set_at,
-        set_by,
-        by_worker,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,7 +354,7 @@ mod tests {
         let parts = vec![r"{}"; 10_000].join(",");
         let large: Arc<str> = format!(r#"{{"anyOf": [{parts}]}}"#).into();
         for job_type in 0..100 {
-            assert!(held.compiled(&format!("type-{job_type}"), &large).is_some());
+            assert!(held.compiled(&format!("type-{job_type}"), &large).is_ok());
         }
         let compiled = held.compiled.lock().unwrap();
         assert!(compiled.bytes <= limits::SCHEMAS_HELD_BYTES_MAX, "{}", compiled.bytes);
@@ -368,7 +371,7 @@ mod tests {
         let second = held.compiled("bill", &text("false")).unwrap();
         assert!(second.problem("1").is_some() && first.problem("1").is_none());
         // One that this release cannot read is not checked.
-        assert!(held.compiled("bill", &text(r#"{"if": {}}"#)).is_none());
+        assert!(held.compiled("bill", &text(r#"{"if": {}}"#)).is_err());
         assert_eq!(held.compiled.lock().unwrap().by_type.len(), 1);
     }
 }

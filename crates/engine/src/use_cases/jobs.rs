@@ -10,8 +10,7 @@ use punctual_core::access::Permission;
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, JobSpec, JobStatus};
-use punctual_core::job_predicate::{JobOrder, JobPredicate};
-use punctual_core::limits;
+use punctual_core::job_predicate::JobPredicate;
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::payloads::payload_problem;
@@ -28,29 +27,6 @@ const UPDATE_TRIES_MAX: usize = 100;
 
 /// What stands for the name of a job outside of the caller's scope.
 const HIDDEN_NAME: &str = "(a job of another owner)";
-
-/// The first jobs in some order, of those that were read.
-#[derive(Debug, Clone)]
-pub struct SortedJobs {
-    pub items: Vec<JobView>,
-    /// How many matching jobs were compared.
-    pub matched: u64,
-    /// Whether there are no others.
-    pub is_all: bool,
-}
-
-impl SortedJobs {
-    /// The first of them, as far as a page has room.
-    fn within_page(mut self) -> Self {
-        let mut bytes = 0;
-        self.items.retain(|view| {
-            let has_room = bytes < limits::PAGE_BYTES_MAX;
-            bytes += view.job.spec.payload.len();
-            has_room
-        });
-        self
-    }
-}
 
 /// A job with what explains its status.
 #[derive(Debug, Clone)]
@@ -154,7 +130,7 @@ impl UseCases {
         Ok(self.engine.submit_from(checked, request).await)
     }
 
-    /// What is wrong with the payload, the channels and the calendars of a new job.
+    /// What is wrong with the payload, the channels, the calendars and the large results of a new job.
     pub(super) async fn content_problems(
         &self,
         spec: &JobSpec,
@@ -164,6 +140,7 @@ impl UseCases {
             self.payload_problem(spec, rules).await?,
             self.notify_problem(spec).await?,
             self.calendar_problem(&spec.settings.schedule).await?,
+            self.blob_problem(spec),
         ];
         Ok(found.into_iter().flatten().collect())
     }
@@ -230,58 +207,15 @@ impl UseCases {
         self.shown_page(page).await
     }
 
-    async fn shown_page(&self, page: Page<JobView, JobId>) -> Result<Page<JobView, JobId>, UseCaseError> {
+    pub(super) async fn shown_page(
+        &self,
+        page: Page<JobView, JobId>,
+    ) -> Result<Page<JobView, JobId>, UseCaseError> {
         let mut items = Vec::with_capacity(page.items.len());
         for view in page.items {
             items.push(self.shown(self.under_calendars(view).await?));
         }
         Ok(Page { items, next: page.next })
-    }
-
-    /// Jobs in another order than the latest first. No index has these orders, so a bounded number of jobs is read: the
-    /// first of them are returned, and whether there are more.
-    pub async fn jobs_sorted(
-        &self,
-        query: JobQuery,
-        predicate: &JobPredicate,
-        order: JobOrder,
-    ) -> Result<SortedJobs, UseCaseError> {
-        self.permit(UseCase::ReadJobs)?;
-        self.check_predicate(predicate)?;
-        // Only active jobs have a next run, and an index finds them among any number of others.
-        if order == JobOrder::NextRun && query.status.is_none() {
-            let active = JobQuery { status: Some(JobStatus::Active), ..query.clone() };
-            let sorted = self.sorted(active, predicate, order).await?;
-            let has_next_run = |view: &JobView| view.next_run_time().is_some();
-            if sorted.items.len() == query.limit && sorted.items.iter().all(has_next_run) {
-                return Ok(sorted.within_page());
-            }
-        }
-        Ok(self.sorted(query, predicate, order).await?.within_page())
-    }
-
-    async fn sorted(
-        &self,
-        query: JobQuery,
-        predicate: &JobPredicate,
-        order: JobOrder,
-    ) -> Result<SortedJobs, UseCaseError> {
-        let (limit, now) = (query.limit, self.now());
-        let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..query };
-        let mut sorted = SortedJobs { items: vec![], matched: 0, is_all: false };
-        for _ in 0..limits::SORTED_PAGES_MAX {
-            let page = self.read_in_scope(JobsMatching { query: query.clone(), predicate }).await?;
-            sorted.matched += page.items.len() as u64;
-            sorted.items.extend(self.shown_page(Page { items: page.items, next: None }).await?.items);
-            sorted.items.sort_by(|one, other| order.compare(one, other, now));
-            sorted.items.truncate(limit);
-            query.before = page.next;
-            if page.next.is_none() {
-                sorted.is_all = true;
-                break;
-            }
-        }
-        Ok(sorted)
     }
 
     /// Refuses a predicate about payloads that the caller may not read, or that are encrypted.
@@ -378,6 +312,12 @@ impl UseCases {
         }
         if stored.settings.schedule != spec.settings.schedule
             && let Some(problem) = self.calendar_problem(&spec.settings.schedule).await?
+        {
+            return Err(UseCaseError::Invalid(vec![problem]));
+        }
+        let overflow = |spec: &JobSpec| spec.settings.result_overflow;
+        if (stored.payload != spec.payload || overflow(stored) != overflow(spec))
+            && let Some(problem) = self.blob_problem(spec)
         {
             return Err(UseCaseError::Invalid(vec![problem]));
         }

@@ -39,6 +39,7 @@ use_cases! {
     ReadSeries = "series.read": JobsRead,
     ExplainJob = "job.explain": JobsRead,
     PreviewSchedule = "schedule.preview": JobsRead,
+    ReadResult = "execution.read_result": PayloadRead,
     ReadLogs = "log.read": PayloadRead,
     SearchLogs = "log.search": PayloadRead,
     Submit = "job.submit": JobsWrite,

@@ -6,12 +6,14 @@ use super::{Caller, Forbidden, UseCase, UseCaseError, UseCases};
 use crate::Engine;
 use async_trait::async_trait;
 use punctual_core::access::{Grant, Permission, Scope, pattern_list};
+use punctual_core::blobs::BlobReference;
 use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, BeatAnswer, ExecutionView, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served,
-    SessionGrant, SessionOpening, SessionRow, StoreError, Token, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, BlobError, BlobParts, ExecutionView, Heartbeat, LeaseRef, LogLine, Poll, Report,
+    ReportAnswer, Served, SessionGrant, SessionOpening, SessionRow, StoreError, Token, WorkerPort,
+    WorkerPortError,
 };
 use punctual_core::slots::Demand;
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,18 +185,36 @@ impl UseCases {
         lines: Vec<LogLine>,
     ) -> Result<(), UseCaseError> {
         let port = self.worker_port()?;
-        let is_own = self.owns(session).await?;
-        let is_held = match self.store().execution(execution).await? {
-            Some(ExecutionView::Live { live, .. }) => {
-                live.execution() == execution
-                    && matches!(live.state, LiveState::Running(lease) if lease.session == session)
-            }
-            Some(ExecutionView::Finished(_)) | None => false,
-        };
-        if !(is_own && is_held) {
-            return Err(UseCaseError::NotHeld { execution, session });
-        }
+        self.check_held(session, execution).await?;
         Ok(port.append_logs(session, lines).await?)
+    }
+
+    /// Stores the result of an execution that runs in this session as a blob.
+    pub async fn store_result(
+        &self,
+        session: SessionId,
+        execution: ExecutionId,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, UseCaseError> {
+        self.permit(UseCase::Work)?;
+        let lease = self.check_held(session, execution).await?;
+        Ok(self.engine.store_result(session, lease, parts).await?)
+    }
+
+    /// The lease of an execution that runs in an own session.
+    async fn check_held(&self, session: SessionId, execution: ExecutionId) -> Result<LeaseRef, UseCaseError> {
+        let is_own = self.owns(session).await?;
+        let epoch = match self.store().execution(execution).await? {
+            Some(ExecutionView::Live { live, .. }) if live.execution() == execution => match live.state {
+                LiveState::Running(lease) if lease.session == session => Some(live.epoch),
+                _ => None,
+            },
+            Some(_) | None => None,
+        };
+        match epoch.filter(|_| is_own) {
+            Some(epoch) => Ok(LeaseRef { execution, epoch }),
+            None => Err(UseCaseError::NotHeld { execution, session }),
+        }
     }
 }
 
@@ -314,6 +334,20 @@ impl WorkerPort for OwnSessions<'_> {
     async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
         self.cases.check_own(session).await?;
         self.engine.append_logs(session, lines).await
+    }
+
+    /// Unused: [`UseCases::store_result`] checks that the session runs the execution.
+    async fn store_result(
+        &self,
+        session: SessionId,
+        lease: LeaseRef,
+        parts: Box<dyn BlobParts>,
+    ) -> Result<BlobReference, BlobError> {
+        let stored = self.cases.store_result(session, lease.execution, parts).await;
+        stored.map_err(|error| match error {
+            UseCaseError::Blob(error) => error,
+            error => BlobError::Unavailable(error.to_string()),
+        })
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

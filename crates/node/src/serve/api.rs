@@ -10,6 +10,7 @@ use super::{
     admin_token, api_of, begin, config_mismatch, engine, logging, notifications, oidc, tell_commands,
     warn_of_seen_password, warn_of_seen_passwords, warn_of_token,
 };
+use crate::blobs;
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
@@ -70,6 +71,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         secret_cipher: Some(cipher),
         encrypt_payloads: settings.store.encrypt_payloads.0,
         intake: broker::intake(&settings.intake)?,
+        blobs: blobs::config(&settings.blobs, &place)?,
         ..EngineConfig::default()
     };
     logging::configure(&settings.log, &mut config);
@@ -87,6 +89,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (socket, bound) = oneshot::channel();
     let listeners = Listeners::new(listener, Some(bound));
     let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
+    let api = api.presenting(http.tls.clone());
+    tokio::spawn(api.follow_provider());
     node.run_http(http.run(api.router(), node.stopping()));
     node.run_loops(engine);
     tell_commands(&data_dir, &announced, socket);

@@ -33,6 +33,7 @@ pub use listener::node_info;
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
+use crate::blobs;
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
@@ -94,6 +95,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     secrets::check_encryption(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
     let mut hidden = around.secret_files(&args.settings);
     hidden.push(data_dir.path().to_owned());
+    hidden.extend(blobs::hidden(&settings.blobs));
     if let StorePlace::Sqlite(directory) = &place {
         hidden.push(directory.clone());
     }
@@ -105,6 +107,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     warn_of_seen_password(&settings.intake.url, "intake", origin);
     listen_before_creating(&mut transport, data_dir.path(), &settings.api.listen.0).await?;
     prepare(&data_dir, &place)?;
+    let blobs = blobs::config(&settings.blobs, &place)?;
     // After the directories exist: what commands must not read is looked up.
     let executors = worker::executors(&settings.worker, web_calls, hidden, &host).await?;
     let logs = settings.logs.total_size_max;
@@ -131,6 +134,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     config.notifications = Some(notifications);
     config.events = broker::events(&settings.events)?;
     config.intake = broker::intake(&settings.intake)?;
+    config.blobs = blobs;
     let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
     config.tracing = tracing;
     if driven.is_some() {
@@ -160,6 +164,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (socket, bound) = oneshot::channel();
     let listeners = Listeners::new(listener, Some(bound));
     let http = transport.server(&api, &host, listeners, limits(&settings.api), node.stopping());
+    api = api.presenting(http.tls.clone());
+    tokio::spawn(api.follow_provider());
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
     let worker = Worker::new(config, host.clone(), engine.clone(), executors);

@@ -1,6 +1,7 @@
 //! What sends notifications, by the operator's settings.
 
-use punctual_config::exit::CliError;
+use crate::password_file;
+use punctual_config::exit::{CliError, Exit};
 use punctual_config::{AllowedNetwork, ConfiguredChannel, NotificationSettings};
 use punctual_core::notify::{Channel, ChannelSecret, ChannelType};
 use punctual_core::ports::Host;
@@ -46,9 +47,29 @@ pub fn config(
         notifier: Arc::new(sender),
         window: settings.window.get(),
         repeat: settings.repeat.get(),
-        heartbeat_url: settings.heartbeat_url.as_ref().map(|url| url.0.clone()),
+        heartbeat_url: heartbeat_url(settings, &origin)?,
         public_url: settings.link_url.as_ref().map(|url| url.0.clone()),
     })
+}
+
+/// The URL of the heartbeat, from its setting or its file.
+fn heartbeat_url(
+    settings: &NotificationSettings,
+    origin: impl Fn(&str) -> String,
+) -> Result<Option<String>, CliError> {
+    match (&settings.heartbeat_url, &settings.heartbeat_url_file) {
+        (Some(_), Some(_)) => Err(CliError {
+            exit: Exit::Misunderstood,
+            message: format!(
+                "{} conflicts with {}: set one of them",
+                origin("notify.heartbeat_url"),
+                origin("notify.heartbeat_url_file")
+            ),
+        }),
+        (Some(url), None) => Ok(Some(url.0.clone())),
+        (None, Some(file)) => password_file::read("notify.heartbeat_url_file", file).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A channel of the configuration file, with the values of its files.

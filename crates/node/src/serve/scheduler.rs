@@ -11,6 +11,7 @@ use super::{
     api_of, begin, config_mismatch, engine, logging, notifications, retention, warn_of_seen_password,
     warn_of_seen_passwords,
 };
+use crate::blobs;
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
@@ -67,6 +68,7 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     config.notifications = Some(notifications::config(&settings.notify, origin, &host)?);
     logging::configure(&settings.log, &mut config);
     config.events = broker::events(&settings.events)?;
+    config.blobs = blobs::config(&settings.blobs, &place)?;
     let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
     config.tracing = tracing;
     let engine = engine::start(config, Duties::Everything, &host, &open, participation).await?;

@@ -23,9 +23,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Bytes of a file with certificates or a key: it is read at every check.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How long before its end a certificate is reported.
-const RENEWAL_TIME: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-
 /// The protocols that a handshake offers, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -55,7 +52,6 @@ struct TlsFileContents {
 
 /// A certificate in use, and what its files contained.
 pub struct LoadedTls {
-    expires_at: Option<Timestamp>,
     files: TlsFiles,
     contents: TlsFileContents,
     tls: ServerTls,
@@ -95,8 +91,7 @@ impl TlsFiles {
     pub fn load(self) -> Result<LoadedTls, CliError> {
         let contents = self.read().map_err(CliError::cannot_start)?;
         let tls = self.tls(&contents).map_err(CliError::cannot_start)?;
-        let expires_at = self.expires_at(&contents);
-        Ok(LoadedTls { files: self, contents, tls, expires_at })
+        Ok(LoadedTls { files: self, contents, tls })
     }
 
     fn read(&self) -> Result<TlsFileContents, String> {
@@ -107,29 +102,6 @@ impl TlsFiles {
         })
     }
 
-    /// When the server's own certificate ends; `None` if it does not say.
-    fn expires_at(&self, contents: &TlsFileContents) -> Option<Timestamp> {
-        let chain = self.certificate.certificates(&contents.certificate).ok()?;
-        let certificate = Certificate::from_der(chain.first()?).ok()?;
-        let since_epoch = certificate.tbs_certificate.validity.not_after.to_unix_duration();
-        Some(Timestamp::EPOCH.plus(since_epoch))
-    }
-
-    /// A warning if the certificate has ended, or is about to.
-    fn warning(&self, expires_at: Option<Timestamp>, now: Timestamp) -> Option<String> {
-        let expires_at = expires_at?;
-        let what = if expires_at <= now {
-            "has expired: clients do not trust this server"
-        } else if expires_at.since(now) <= RENEWAL_TIME {
-            "expires soon"
-        } else {
-            return None;
-        };
-        let problem =
-            format!("the certificate {what} (valid until {expires_at}): renew it, and replace the file");
-        Some(self.certificate.wrong(problem))
-    }
-
     fn tls(&self, contents: &TlsFileContents) -> Result<ServerTls, String> {
         let chain = self.certificate.certificates(&contents.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| {
@@ -137,6 +109,7 @@ impl TlsFiles {
             self.key.wrong(format!("contains no private key as PEM without a passphrase; {fix}"))
         })?;
         let names = dns_names(&chain).map_err(|error| self.certificate.wrong(error))?;
+        let expires_at = chain.first().and_then(|own| expiry(own));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -175,6 +148,8 @@ impl TlsFiles {
             config: Arc::new(config),
             names,
             workers_need_certificate: self.client_ca.is_some() && is_for_workers,
+            named_by: self.certificate.named(),
+            expires_at,
         })
     }
 }
@@ -203,9 +178,20 @@ impl NamedTlsFile {
         Ok(certificates)
     }
 
-    fn wrong(&self, problem: impl fmt::Display) -> String {
-        format!("{} {}: {problem}", self.origin, self.path.display())
+    fn named(&self) -> String {
+        format!("{} {}", self.origin, self.path.display())
     }
+
+    fn wrong(&self, problem: impl fmt::Display) -> String {
+        format!("{}: {problem}", self.named())
+    }
+}
+
+/// When a certificate ends; `None` if it does not say.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let since_epoch = certificate.tbs_certificate.validity.not_after.to_unix_duration();
+    Some(Timestamp::EPOCH.plus(since_epoch))
 }
 
 fn dns_names(chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
@@ -217,7 +203,7 @@ fn dns_names(chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
 impl LoadedTls {
     /// A warning if the certificate has ended, or is about to.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
-        self.files.warning(self.expires_at, now)
+        self.tls.warning(now)
     }
 
     /// The certificate for new connections. Follows the files until `stopping` turns true.
@@ -243,11 +229,10 @@ impl LoadedTls {
                 let Some(changed) = follower.changed(read) else { continue };
                 match changed.and_then(|contents| files.tls(&contents)) {
                     Ok(tls) => {
+                        let warning = tls.warning(clock.wall());
                         sender.send_replace(Arc::new(tls));
                         tracing::info!("the TLS files have changed: new connections use them");
-                        if let Ok(contents) = &follower.settled
-                            && let Some(warning) = files.warning(files.expires_at(contents), clock.wall())
-                        {
+                        if let Some(warning) = warning {
                             tracing::warn!("{warning}");
                         }
                     }

@@ -6,6 +6,7 @@ use super::listener::{host_name, node_info};
 use super::node::{AfterDrain, Node};
 use super::transport::Transport;
 use super::{api_of, begin, config_mismatch, engine, logging, warn_of_seen_passwords};
+use crate::blobs;
 use crate::broker;
 use crate::coordination;
 use crate::secrets::{self, SecretsKeyArg};
@@ -102,6 +103,8 @@ async fn on_store(
     }
     let mut hidden = around.secret_files(&args.settings);
     hidden.push(data_dir.path().to_owned());
+    hidden.extend(blobs::hidden(&settings.blobs));
+    let blobs = blobs::config(&settings.blobs, &place)?;
     let web_calls = super::http::executor(&settings.worker, origin, &host)?;
     let executors = executors(&settings.worker, web_calls, hidden, &host).await?;
     let mut open = store::open(&place, settings.logs.total_size_max, &host).await?;
@@ -119,6 +122,7 @@ async fn on_store(
         member_ttl: settings.coordination.ttl.get(),
         secret_cipher: Some(cipher),
         encrypt_payloads: settings.store.encrypt_payloads.0,
+        blobs,
         ..EngineConfig::default()
     };
     logging::configure(&settings.log, &mut engine_config);

@@ -69,6 +69,7 @@ pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
             findings.push(cluster(&client).await);
             findings.extend(secrets(&client).await);
             findings.extend(payloads(&client).await);
+            findings.extend(job_types(&client).await);
             findings.extend(work(&client).await);
         }
         // The token is good, but not for the whole server.
@@ -284,6 +285,25 @@ fn told_of_payloads<'a>(payloads: impl Iterator<Item = &'a str>) -> Option<Findi
     let fix = "put the key back: in secrets.key of the data directory for an embedded store, otherwise in \
                secrets.key_file or PUNCTUAL_SECRETS_KEY of all servers";
     Some(Finding::failed("payloads", found, fix))
+}
+
+/// Whether the schemas of job types are enforced; nothing if there are none, or the token may not see them.
+async fn job_types(client: &Client) -> Option<Finding> {
+    let all = client.job_types().await.ok()?.items;
+    let refused: Vec<(&str, &str)> =
+        all.iter().filter_map(|one| Some((one.name.as_str(), one.not_enforced.as_deref()?))).collect();
+    let Some((first, reason)) = refused.first() else {
+        let found = format!("all schemas are enforced: {}", all.len());
+        return (!all.is_empty()).then(|| Finding::good("job types", found));
+    };
+    let names: Vec<&str> = refused.iter().map(|(name, _)| *name).collect();
+    let found = format!(
+        "payloads of {} are not checked, because the server does not accept their stored schemas; that of {first}: \
+         {reason}",
+        listed(&names)
+    );
+    let fix = "set a schema that it accepts with `punctual type set NAME --schema FILE`";
+    Some(Finding::warning("job types", found, fix))
 }
 
 fn distance(a: Timestamp, b: Timestamp) -> Duration {

@@ -166,6 +166,22 @@ fn errors_name_flags() {
     refused(&server.cli(&["user", "add", "x@y", "--role", "viewer", "--job-type", ""]), "--job-type");
 }
 
+#[test]
+fn a_caller_is_told_its_whole_scope() {
+    let server = Server::start();
+    let scope = |options: &[&str]| {
+        let token = create(&server, "x", options);
+        let output = with_token(&server, secret(&token), &["whoami"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.starts_with("scope")).unwrap_or_else(|| panic!("{text}"));
+        line.trim_start_matches("scope").trim().to_owned()
+    };
+    let limited = ["--role", "operator", "--queue", "mail-*", "--job-type", "send"];
+    assert_eq!(scope(&limited), "the jobs of all owners in the queues mail-* of the types send");
+    assert_eq!(scope(&["--role", "operator"]), "the jobs of all owners");
+    assert_eq!(scope(&["--role", "viewer", "--owner", "mail"]), "the jobs of mail");
+}
+
 #[tokio::test]
 async fn tokens_expire_rotate_and_are_revoked() {
     let server = Server::start();

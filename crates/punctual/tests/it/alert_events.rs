@@ -7,6 +7,7 @@ use crate::server::{Server, eventually};
 use punctual_core::time::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 /// A server with a channel `ops`, and its receiver.
@@ -187,14 +188,32 @@ async fn alerts_are_acknowledged_and_silences_added_by_commands() {
     assert!(told(&web, "job.failed").iter().all(|one| one["data"]["name"] == "loud"));
 }
 
+/// Anyone who knows the URL can send heartbeats, so processes do not show it.
 #[tokio::test]
 async fn a_url_elsewhere_gets_a_heartbeat_of_the_server() {
     let web = Web::answering(Answer::status("200 OK", "")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("heartbeat.url");
+    std::fs::write(&file, format!("{}\n", web.url("/ping/4f2b"))).unwrap();
+    let file = file.to_str().unwrap();
     // The operator has named it, so it may be on this machine.
-    let _server = Server::start_with(&["--notify-heartbeat-url", &web.url("/ping/4f2a")]);
-    eventually("it is called", async || !web.asked().is_empty()).await;
-    let asked = web.asked().remove(0);
-    assert_eq!((asked.line.as_str(), asked.body.len()), ("POST /ping/4f2a HTTP/1.1", 0));
+    let servers = [
+        Server::start_with(&["--notify-heartbeat-url", &web.url("/ping/4f2a")]),
+        Server::start_with(&["--notify-heartbeat-url-file", file]),
+    ];
+    eventually("both are called", async || {
+        let lines: BTreeSet<String> = web.asked().into_iter().map(|asked| asked.line).collect();
+        lines.len() == 2
+    })
+    .await;
+    for asked in web.asked() {
+        assert!(asked.line.starts_with("POST /ping/4f2") && asked.body.is_empty(), "{}", asked.line);
+    }
+    for server in servers {
+        let shown = std::fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
+        let shown = String::from_utf8_lossy(&shown);
+        assert!(shown.contains("--notify-heartbeat-url") && !shown.contains("ping/"), "{shown}");
+    }
 }
 
 /// All roles in one process, which other processes share the database with.

@@ -1,6 +1,6 @@
 //! The benchmarks run in a small form, count exactly, and leave nothing behind.
 
-use crate::server::{BINARY, eventually};
+use crate::server::{BINARY, Server, eventually};
 use crate::small_disk::{SmallDisk, is_root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -439,6 +439,24 @@ fn are_claims_compared(report: &Value) {
 #[test]
 fn claims_from_a_full_database_are_compared_with_those_from_an_empty_one() {
     are_claims_compared(&bench(&SMALL_CLAIMS));
+}
+
+#[tokio::test]
+async fn a_data_directory_is_filled_once_and_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("filled");
+    let fill = || {
+        let arguments = ["bench", "fill", "--executions", "2503", "-o", "json", "--data-dir"];
+        Command::new(BINARY).args(arguments).arg(&place).output().unwrap()
+    };
+    let report: Value = serde_json::from_slice(&fill().stdout).unwrap();
+    assert_eq!((&report["jobs"], &report["executions"]), (&251.into(), &2_503.into()), "{report}");
+    let again = fill();
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && said.contains("contains jobs already"), "{said}");
+    let server = Server::start_in(&place, &[]);
+    assert!(!fill().status.success(), "a server has it open");
+    assert_eq!(server.get("/api/v1/stats").await.1["jobs"]["completed"], 251);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::server::{Server, eventually};
 use punctual_client::{BulkRequest, ExecutionStatus, JobFilter, OperationBody};
 use punctual_core::ids::{JobId, OperationId};
 use punctual_core::job::JobStatus;
+use punctual_core::limits;
 use punctual_core::operation::{BulkAction, OperationStatus};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -282,6 +283,25 @@ async fn an_operation_can_be_cancelled_and_keeps_what_was_done() {
     let over = done(&server, json!({"action": "delete", "filter": {"name": "nothing"}})).await;
     let refused = server.client().cancel_operation(over.operation_id).await.unwrap_err();
     assert_eq!(refused.problem().unwrap().status, 409);
+}
+
+#[tokio::test]
+async fn no_more_operations_run_than_may_even_if_many_start_at_once() {
+    let server = Server::start();
+    submit_many(&server, 2_000, "long").await;
+    let body = json!({"action": "trigger", "filter": {"tag": "long"}}).to_string();
+    let starts = (0..2 * limits::OPERATIONS_RUNNING_MAX).map(|_| server.post("/api/v1/bulk", &body));
+    let answers = futures_util::future::join_all(starts).await;
+    let (started, refused): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|(status, _)| *status == StatusCode::ACCEPTED);
+    assert!(refused.iter().all(|(status, _)| *status == StatusCode::CONFLICT), "{refused:?}");
+    let operations = server.client().operations(None, None).await.unwrap().items;
+    let is_running = |operation: &&OperationBody| operation.status == OperationStatus::Running;
+    let running = operations.iter().filter(is_running).count();
+    // One that has finished meanwhile has made room for another.
+    let finished = operations.len() - running;
+    assert!(!refused.is_empty() && started.len() <= limits::OPERATIONS_RUNNING_MAX + finished, "{answers:?}");
+    assert!(running <= limits::OPERATIONS_RUNNING_MAX, "{operations:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! `punctual doctor`: with a server, without one, and before the first start.
 
+use crate::certificates::{Certificates, HERE};
+use crate::http::web::{Answer, Web};
 use crate::server::{BINARY, Server, eventually};
+use rcgen::CertificateParams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -87,6 +90,32 @@ async fn a_server_whose_worker_was_drained_is_to_be_restarted() {
     let (_, found) = examine(server.data_dir(), &[]);
     assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type noop");
     assert!(fix(&found).starts_with("restart the server"), "{found:?}");
+}
+
+/// Neither is in a configuration file or variable that this command could read.
+#[tokio::test]
+async fn the_certificate_and_the_identity_provider_that_the_server_uses_are_examined() {
+    let certificates = Certificates::new();
+    let expired = |params: &mut CertificateParams| params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    certificates.replace(&certificates.authority.issue_with(&HERE, expired));
+    let described =
+        r#"{"issuer": "https://other.example.org", "jwks_uri": "https://other.example.org/keys"}"#;
+    let provider = Web::answering(Answer::status("200 OK", described)).await;
+    let issuer = provider.url("");
+    let options = ["--oidc-issuer", &issuer, "--oidc-audience", "punctual", "--oidc-allow-http"];
+    let server = certificates.serve(&options);
+    let mut cluster = Value::Null;
+    eventually("the server has asked the provider", async || {
+        cluster = examine(server.data_dir(), &[]).1["cluster"].clone();
+        cluster["found"].as_str().is_some_and(|found| found.contains("identity provider"))
+    })
+    .await;
+    let found = cluster["found"].as_str().unwrap();
+    assert_eq!(cluster["level"], "warning");
+    assert!(found.contains("server.pem: the certificate has expired"), "{found}");
+    assert!(found.contains("names another issuer: \"https://other.example.org\""), "{found}");
+    // Others see it as well.
+    assert!(server.said(&["nodes", "-o", "json"]).contains("the certificate has expired"));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ fn producer(url: &str, topic: &str) -> Arc<dyn EventSink> {
 }
 
 fn message(id: &str, body: &Value) -> OutgoingEvent {
-    OutgoingEvent { id: id.to_owned(), kind: "order.placed", body: body.to_string() }
+    OutgoingEvent { id: id.to_owned(), kind: "order.placed", subject: id.to_owned(), body: body.to_string() }
 }
 
 /// A job alone, or in a CloudEvent.

@@ -99,6 +99,36 @@ async fn finished_jobs_are_not_compared_for_the_next_runs() {
 }
 
 #[tokio::test]
+async fn the_next_runs_are_found_among_any_number_of_jobs() {
+    let server = Server::start();
+    let one_time = |name: &str, at: &str, tags: &[&str]| json!({"name": name, "job_type": "noop", "execute_at": at, "tags": tags});
+    server.submit(one_time("soon", "2098-01-01T00:00:00Z", &["old"])).await;
+    for batch in 0..6 {
+        let jobs: Vec<Value> = (0..900)
+            .map(|number| one_time(&format!("later {batch} {number}"), "2099-01-01T00:00:00Z", &[]))
+            .collect();
+        let (status, made) = server.post("/api/v1/jobs/batch", &json!({ "jobs": jobs }).to_string()).await;
+        assert!(status.is_success(), "{made}");
+    }
+    server.submit(one_time("last", "2100-01-01T00:00:00Z", &["rare"])).await;
+    let (_, page) = server.get("/api/v1/jobs?sort=next_run&limit=1").await;
+    assert_eq!(
+        (&page["items"][0]["name"], &page["compared"]["complete"]),
+        (&json!("soon"), &json!(true)),
+        "{page}"
+    );
+    // What is ready runs next.
+    server.submit(json!({"name": "ready", "job_type": "nothing-runs-this"})).await;
+    assert_eq!(names(&server, "sort=next_run&limit=2").await, ["ready", "soon"]);
+    assert_eq!(names(&server, "sort=next_run&limit=1&tag=old").await, ["soon"]);
+    assert_eq!(names(&server, "sort=next_run&limit=1&tag=rare").await, ["last"]);
+    assert_eq!(names(&server, "sort=next_run&limit=1&not_name=ready").await, ["soon"]);
+    assert_eq!(names(&server, "sort=next_run&limit=5&status=PAUSED").await, [""; 0]);
+    let (_, page) = server.get("/api/v1/jobs?sort=name&limit=1").await;
+    assert_eq!(page["compared"], json!({"jobs": 5_000, "complete": false}));
+}
+
+#[tokio::test]
 async fn the_next_runs_are_sorted_as_calendars_allow() {
     let server = Server::start();
     let calendar = json!({"entries": [{"dates": ["2099-01-01/2099-01-31"]}]});

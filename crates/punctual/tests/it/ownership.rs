@@ -51,7 +51,7 @@ fn requests_about(job: &str) -> Vec<(Method, String, Value)> {
     requests.push((Method::PATCH, format!("/api/v1/jobs/{job}"), json!({"priority": 9})));
     requests.push((Method::PUT, format!("/api/v1/jobs/{job}"), json!({"name": "taken"})));
     requests.push((Method::DELETE, format!("/api/v1/jobs/{job}"), Value::Null));
-    for rest in ["", "/logs"] {
+    for rest in ["", "/logs", "/result"] {
         requests.push((Method::GET, format!("/api/v1/executions/{execution}{rest}"), Value::Null));
     }
     requests.push((Method::POST, format!("/api/v1/executions/{execution}/cancel"), json!({})));

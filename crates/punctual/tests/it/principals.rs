@@ -20,6 +20,11 @@ impl<'a> Principal<'a> {
         Principal { server, id: text("token_id"), secret: text("secret") }
     }
 
+    /// A token that was created before the server was started again.
+    pub fn known(server: &'a Server, secret: &str) -> Self {
+        Principal { server, id: String::new(), secret: secret.to_owned() }
+    }
+
     /// A submitter that owns its jobs.
     pub async fn submitter(server: &'a Server, owner: &str) -> Self {
         Principal::create(server, json!({"name": owner, "role": "submitter", "owner_id": owner})).await

@@ -2,6 +2,7 @@
 //! ordinary commands still work. An ordinary user who runs these tests has fewer ways to start a server.
 
 mod kernel;
+mod paths;
 
 use crate::process::{failure, last_execution, submit, written};
 use crate::server::{ALLOW_ROOT, BINARY, Server, eventually};

@@ -1,15 +1,19 @@
 //! Events to other systems, and messages with jobs from them. Unlike hints, the broker stores these: in a Redis
-//! stream, a JetStream stream, or a durable RabbitMQ queue.
+//! stream, a JetStream stream, a durable RabbitMQ queue, or a Kafka topic.
 //!
-//! Missing streams, exchanges and queues are created. Existing ones are not changed, so that the operator of the broker
+//! Missing streams, exchanges, queues and topics are created. Existing ones are not changed, so that the operator of the broker
 //! can choose their retention and replication. All brokers pass one suite, in `tests/streams.rs`.
 
 mod amqp;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod nats;
 mod redis;
 
 use crate::options::{BrokerKind, BrokerOpenError, BrokerOptions};
 use amqp::{AmqpEvents, AmqpIntake};
+#[cfg(feature = "kafka")]
+use kafka::{KafkaEvents, KafkaIntake};
 use nats::{NatsEvents, NatsIntake};
 use punctual_core::limits::BROKER_CONFIRM_MAX;
 use punctual_core::ports::{BrokerError, EventSink, MessageSource};
@@ -28,6 +32,8 @@ pub fn event_sink(options: &BrokerOptions, topic: &str) -> Result<Arc<dyn EventS
         BrokerKind::Redis => Arc::new(RedisEvents::new(options, topic)?),
         BrokerKind::Nats => Arc::new(NatsEvents::new(options, topic)?),
         BrokerKind::Amqp => Arc::new(AmqpEvents::new(options, topic)?),
+        #[cfg(feature = "kafka")]
+        BrokerKind::Kafka => Arc::new(KafkaEvents::new(options, topic)?),
     })
 }
 
@@ -42,6 +48,8 @@ pub fn message_source(
         BrokerKind::Redis => Arc::new(RedisIntake::new(options, topic, consumer)?),
         BrokerKind::Nats => Arc::new(NatsIntake::new(options, topic)?),
         BrokerKind::Amqp => Arc::new(AmqpIntake::new(options, topic)?),
+        #[cfg(feature = "kafka")]
+        BrokerKind::Kafka => Arc::new(KafkaIntake::new(options, topic)?),
     })
 }
 

@@ -22,6 +22,8 @@ const ID: &str = "id";
 /// The first characters of errors about a group that exists, and about one that does not.
 const GROUP_EXISTS: &str = "BUSYGROUP";
 const NO_GROUP: &str = "NOGROUP";
+/// That of errors about keys of another node.
+const MOVED: &str = "MOVED";
 
 /// A connection to the primary, replaced after errors.
 struct RedisConnection {
@@ -42,7 +44,13 @@ impl RedisConnection {
             Some(connection) => connection,
             None => self.hosts.primary().await.map_err(|error| Failed { error: error.into(), code: None })?.1,
         };
-        let answers: Result<Vec<T>, RedisError> = commands.query_async(&mut connection).await;
+        let mut answers: Result<Vec<T>, RedisError> = commands.query_async(&mut connection).await;
+        // Each node of a cluster has a part of the keys. All commands of a call have the same one.
+        if let Some(node) = answers.as_ref().err().and_then(moved_to) {
+            connection =
+                self.hosts.node(&node).await.map_err(|error| Failed { error: error.into(), code: None })?;
+            answers = commands.query_async(&mut connection).await;
+        }
         let answers = answers.map_err(|error| {
             let said = self.hosts.said(&error).into();
             let first =
@@ -52,6 +60,15 @@ impl RedisConnection {
         *place = Some(connection);
         Ok(answers)
     }
+}
+
+/// The node of a cluster that has the key, as `HOST:PORT`.
+fn moved_to(error: &RedisError) -> Option<String> {
+    let errors = error.clone().into_server_errors()?;
+    let (_, first) = errors.first()?;
+    // `MOVED SLOT HOST:PORT`
+    let node = first.details().filter(|_| first.code() == MOVED)?.split_whitespace().nth(1)?;
+    Some(node.to_owned())
 }
 
 /// A call that has failed, with the code of Redis if it has answered.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Receives until it fails, as it does when a broker is lost.
-async fn fails(queue: &BrokerQueue) -> ReadyQueueError {
+pub(super) async fn fails(queue: &BrokerQueue) -> ReadyQueueError {
     let failing = async {
         loop {
             if let Err(error) = queue.receive().await {
@@ -24,7 +24,7 @@ async fn fails(queue: &BrokerQueue) -> ReadyQueueError {
     tokio::time::timeout(PATIENCE, failing).await.expect("no failure was noticed")
 }
 
-async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(super) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
         assert!(start.elapsed() < PATIENCE, "never came true: {what}");
@@ -33,7 +33,7 @@ async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 /// Tries until it has connected again.
-async fn reconnects(queue: &BrokerQueue) {
+pub(super) async fn reconnects(queue: &BrokerQueue) {
     eventually("it has connected again", async || match queue.receive().await {
         Ok(ReadyHint::AnyLane) => true,
         Ok(ReadyHint::Lanes(lanes)) => panic!("it was not connected, and yet received {lanes:?}"),
@@ -43,11 +43,11 @@ async fn reconnects(queue: &BrokerQueue) {
 }
 
 /// Publishes until the broker accepts it: the connection that publishes is another one.
-async fn publishes(queue: &BrokerQueue, lane: &str) {
+pub(super) async fn publishes(queue: &BrokerQueue, lane: &str) {
     eventually("the broker accepts a message", async || queue.publish(hint(lane)).await.is_ok()).await;
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("the thread ends")
 }
 
@@ -119,7 +119,7 @@ async fn the_watchdog_replaces_a_silent_connection(service: &str) {
     }
 }
 
-async fn an_absent_broker_is_reported_with_advice_and_without_the_password(scheme: &str) {
+pub(super) async fn an_absent_broker_is_reported_with_advice_and_without_the_password(scheme: &str) {
     let queue = stage(&format!("{scheme}://ann:topsecret@127.0.0.1:1,127.0.0.1:2")).process("here");
     let errors = [queue.receive().await.unwrap_err(), queue.publish(hint("a")).await.unwrap_err()];
     for error in errors {

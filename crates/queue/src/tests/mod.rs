@@ -1,6 +1,10 @@
 //! One test per conformance case and broker, and faults that all brokers must survive.
 
+mod ensemble;
 mod faults;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod redis_nodes;
 mod secured;
 mod streams;
 

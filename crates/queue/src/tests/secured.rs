@@ -39,3 +39,8 @@ async fn nats_connects_only_clients_with_a_certificate() {
 async fn rabbitmq_connects_only_clients_with_a_certificate() {
     only_clients_with_a_certificate_are_connected("rabbitmq-secured").await;
 }
+
+#[tokio::test]
+async fn redis_connects_only_clients_with_a_certificate() {
+    only_clients_with_a_certificate_are_connected("redis-secured").await;
+}

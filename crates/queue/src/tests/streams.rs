@@ -14,43 +14,44 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A topic that no other test uses.
-struct Place {
+pub(super) struct Place {
     options: BrokerOptions,
-    topic: String,
+    pub topic: String,
 }
 
 impl Place {
-    fn new(url: &str) -> Self {
+    pub fn new(url: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let topic = format!("test-{}-{number}.events", std::process::id());
         Place { options: options(url).configured_as(SettingNames::EVENTS), topic }
     }
 
-    fn sink(&self) -> Arc<dyn EventSink> {
+    pub fn sink(&self) -> Arc<dyn EventSink> {
         event_sink(&self.options, &self.topic).unwrap()
     }
 
-    fn source(&self, consumer: &str) -> Arc<dyn MessageSource> {
+    pub fn source(&self, consumer: &str) -> Arc<dyn MessageSource> {
         message_source(&self.options, &self.topic, consumer).unwrap()
     }
 
-    fn rejected(&self) -> Arc<dyn MessageSource> {
+    pub fn rejected(&self) -> Arc<dyn MessageSource> {
         message_source(&self.options, &format!("{}.rejected", self.topic), "rejected").unwrap()
     }
 }
 
-fn events(numbers: std::ops::Range<usize>) -> Vec<OutgoingEvent> {
+pub(super) fn events(numbers: std::ops::Range<usize>) -> Vec<OutgoingEvent> {
     let event = |number: usize| OutgoingEvent {
         id: format!("id-{number}"),
         kind: "punctual.execution.finished",
+        subject: "job-1".to_owned(),
         body: format!("{{\"number\":{number}}}"),
     };
     numbers.map(event).collect()
 }
 
 /// Receives until there are some messages. Errors fail the test.
-async fn received(source: &dyn MessageSource) -> Vec<IncomingMessage> {
+pub(super) async fn received(source: &dyn MessageSource) -> Vec<IncomingMessage> {
     let start = Instant::now();
     loop {
         let messages = source.receive().await.unwrap_or_else(|error| panic!("{error}"));
@@ -61,11 +62,11 @@ async fn received(source: &dyn MessageSource) -> Vec<IncomingMessage> {
     }
 }
 
-fn id(message: &IncomingMessage) -> String {
+pub(super) fn id(message: &IncomingMessage) -> String {
     message.id.clone().expect("the sender has given an id")
 }
 
-async fn events_arrive_in_order_and_leave_when_they_are_acknowledged(place: Place) {
+pub(super) async fn events_arrive_in_order_and_leave_when_they_are_acknowledged(place: Place) {
     let (sink, source) = (place.sink(), place.source("one"));
     let sent = events(0..250);
     for batch in sent.chunks(100) {
@@ -91,7 +92,7 @@ async fn events_arrive_in_order_and_leave_when_they_are_acknowledged(place: Plac
     assert_eq!(id(&received(&*other).await[0]), "id-900");
 }
 
-async fn a_message_that_is_not_acknowledged_is_delivered_again(place: Place) {
+pub(super) async fn a_message_that_is_not_acknowledged_is_delivered_again(place: Place) {
     place.sink().publish(&events(0..10)).await.unwrap();
     let lost = place.source("lost");
     let mut held = BTreeSet::new();
@@ -109,7 +110,7 @@ async fn a_message_that_is_not_acknowledged_is_delivered_again(place: Place) {
     assert_eq!(again, held);
 }
 
-async fn a_rejected_message_is_stored_separately(place: Place) {
+pub(super) async fn a_rejected_message_is_stored_separately(place: Place) {
     place.sink().publish(&events(0..2)).await.unwrap();
     let source = place.source("one");
     let mut messages = vec![];
@@ -127,7 +128,7 @@ async fn a_rejected_message_is_stored_separately(place: Place) {
     assert_eq!(place.source("two").receive().await.unwrap(), [], "it was moved");
 }
 
-async fn processes_share_the_messages(place: Place) {
+pub(super) async fn processes_share_the_messages(place: Place) {
     let (one, two) = (place.source("one"), place.source("two"));
     // Both are connected before there is anything.
     assert_eq!((one.receive().await.unwrap(), two.receive().await.unwrap()), (vec![], vec![]));
@@ -156,6 +157,11 @@ async fn a_restarted_broker_is_used_again(service: &'static str) {
     servers.kill(&name).unwrap();
     assert!(sink.publish(&events(1..2)).await.is_err());
     servers.start_again(&name).unwrap();
+    are_used_again(&*sink, &*source).await;
+}
+
+/// Both find a broker that is back, and what it was given meanwhile.
+pub(super) async fn are_used_again(sink: &dyn EventSink, source: &dyn MessageSource) {
     let start = Instant::now();
     while sink.publish(&events(2..3)).await.is_err() {
         assert!(start.elapsed() < PATIENCE, "the sink does not connect again");
@@ -169,7 +175,7 @@ async fn a_restarted_broker_is_used_again(service: &'static str) {
     }
 }
 
-async fn an_absent_broker_is_reported_without_the_password(scheme: &str) {
+pub(super) async fn an_absent_broker_is_reported_without_the_password(scheme: &str) {
     let place = Place::new(&format!("{scheme}://ann:topsecret@127.0.0.1:1"));
     let sent = place.sink().publish(&events(0..1)).await.unwrap_err();
     let received = place.source("one").receive().await.unwrap_err();
@@ -222,6 +228,24 @@ macro_rules! define_for {
 define_for! { redis REDIS "redis" }
 define_for! { nats NATS "nats" }
 define_for! { rabbitmq RABBITMQ "amqp" }
+
+/// What was in the stream is lost with it. Everything after that arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_that_is_emptied_gets_its_group_again() {
+    let mut servers = Servers::start(REDIS).unwrap();
+    let place = Place::new(&servers.all()[0].url);
+    let (sink, source) = (place.sink(), place.source("one"));
+    sink.publish(&events(0..1)).await.unwrap();
+    let messages = received(&*source).await;
+    servers.sql(REDIS, "FLUSHALL").unwrap();
+    source.acknowledge(&messages).await.unwrap();
+    sink.publish(&events(1..3)).await.unwrap();
+    let mut arrived = vec![];
+    while arrived.len() < 2 {
+        arrived.extend(received(&*source).await.iter().map(id));
+    }
+    assert_eq!(arrived, ["id-1", "id-2"]);
+}
 
 #[tokio::test]
 async fn redis_keeps_the_reason_of_a_rejection() {

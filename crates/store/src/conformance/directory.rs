@@ -4,7 +4,7 @@ use super::audit::{entries, entry};
 use super::fixture::at;
 use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
-    DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredDocument, StoredSecret, Token, TokenAbout, User,
+    BoundedAddition, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentLimit, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredDocument, StoredSecret, Token, TokenAbout, User,
     UserAbout,
 };
 use punctual_core::secrets::SecretRule;
@@ -413,4 +413,26 @@ pub async fn a_document_changes_once_when_many_change_it(store: Arc<dyn Store>) 
     let done = outcomes.iter().filter(|outcome| **outcome == DirectoryOutcome::Done).count();
     assert_eq!(done, 1, "{outcomes:?}");
     assert!(outcomes.iter().all(|outcome| matches!(outcome, DirectoryOutcome::Done | DirectoryOutcome::Taken)));
+}
+
+pub async fn additions_at_once_do_not_exceed_their_limit(store: Arc<dyn Store>) {
+    const MAX: usize = 3;
+    let add = async |name: &str| {
+        let limit = DocumentLimit { after: "2-", max: MAX };
+        store.add_within(document(name, 1), limit, None).await.unwrap()
+    };
+    // Names before the limit's first one do not count.
+    for finished in ["1-a", "1-b", "1-c"] {
+        assert_eq!(changed(&*store, DirectoryChange::Documents(vec![DocumentChange::Add(document(finished, 1))])).await, DirectoryOutcome::Done);
+    }
+    let names: Vec<String> = (0..3 * MAX).map(|number| format!("2-{number}")).collect();
+    let outcomes = futures_util::future::join_all(names.iter().map(|name| add(name))).await;
+    let stored = store.documents(DocumentKind::View, Some("2-"), 100).await.unwrap().items;
+    assert_eq!(stored.len(), MAX, "{outcomes:?}");
+    let count = |wanted: BoundedAddition| outcomes.iter().filter(|outcome| **outcome == wanted).count();
+    assert_eq!((count(BoundedAddition::Done), count(BoundedAddition::Full)), (MAX, 2 * MAX), "{outcomes:?}");
+    assert_eq!(add(&stored[0].name).await, BoundedAddition::Taken, "a repeated call");
+    assert_eq!(change_documents(&*store, &[removal(&stored[0].name, 1)]).await, DirectoryOutcome::Done);
+    assert_eq!(add("2-x").await, BoundedAddition::Done, "there is room again");
+    assert_eq!(add("2-y").await, BoundedAddition::Full);
 }

@@ -483,6 +483,7 @@ macro_rules! each_conformance_case {
                 documents_change_by_version_and_all_or_none,
                 documents_are_listed_by_kind_and_name_in_pages,
                 a_document_changes_once_when_many_change_it,
+                additions_at_once_do_not_exceed_their_limit,
             }
             maintenance {
                 log_lines_are_read_in_order_and_in_pages,

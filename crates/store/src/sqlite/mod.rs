@@ -52,7 +52,7 @@ pub use closed::{FileCheck, check_files};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions, refuse_incomplete};
-pub use past::keep_past;
+pub use past::{PastError, keep_past};
 pub use reads::SqliteReads;
 pub use store::SqliteStore;
 pub use write::{Purged, SqliteCall, SqliteReply, Upkeep, UpkeepReply};

@@ -1,8 +1,9 @@
 //! Writes a history for benchmarks into the files of a store that is not open.
 
 use super::core::{CoreMemory, SqliteCore};
+use super::lock::DirectoryLock;
 use super::names::{LaneNumbers, last_history_number};
-use super::open::MAIN_FILE;
+use super::open::{MAIN_FILE, OpenError};
 use super::rows::{INSERT_HISTORY, INSERT_JOB, insert_history, write_job};
 use crate::baseline::past::PastBatch;
 use crate::baseline::{Past, RowProgress};
@@ -10,16 +11,38 @@ use crate::counters::CounterChanges;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
 use rusqlite::Connection;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Writes the rows of past executions into the store of this directory, which is created if it does not
-/// exist.
-pub fn keep_past(dir: &Path, past: Past, progress: &RowProgress) -> Result<(), StoreError> {
+/// Why a history was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum PastError {
+    #[error("{} contains jobs already: choose a directory without a store", dir.display())]
+    NotEmpty { dir: PathBuf },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Writes the rows of past executions into a store without jobs. Creates the store if the directory has none.
+pub fn keep_past(dir: &Path, past: Past, progress: &RowProgress) -> Result<(), PastError> {
+    let _lock = DirectoryLock::take(dir)?;
     let conn = SqliteCore::open(&dir.join(MAIN_FILE))?.into_connection();
-    let (lane, _) = LaneNumbers::default().intern(&conn, "default", "noop")?;
-    let worker = worker(&conn)?;
+    if has_jobs(&conn).map_err(StoreError::from)? {
+        return Err(PastError::NotEmpty { dir: dir.to_owned() });
+    }
+    Ok(write_batches(&conn, past, progress).map_err(StoreError::from)?)
+}
+
+fn has_jobs(conn: &Connection) -> Result<bool, Fault> {
+    Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM jobs)", [], |row| row.get(0))?)
+}
+
+fn write_batches(conn: &Connection, past: Past, progress: &RowProgress) -> Result<(), Fault> {
+    let (lane, _) = LaneNumbers::default().intern(conn, "default", "noop")?;
+    let worker = worker(conn)?;
     for batch in past.batches() {
-        write(&conn, &batch, lane, worker)?;
+        write(conn, &batch, lane, worker)?;
         progress(batch.ends.len() as u64);
     }
     Ok(())
@@ -75,5 +98,8 @@ mod tests {
         let count = |sql: &str| core.connection().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(count("SELECT count(*) FROM history"), 2_503);
         assert_eq!(count("SELECT completed FROM job_tally"), 251);
+        drop(core);
+        let again = keep_past(dir.path(), past, &(Arc::new(|_| ()) as RowProgress));
+        assert!(matches!(again, Err(PastError::NotEmpty { .. })), "{again:?}");
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
                 gaps.skip_malformed(lose_execution(rows, row, now))?
             {
                 recovered.effects.add(effects);
-                recovered.retried += usize::from(is_retried);
+                recovered.retried.extend(is_retried.then(|| row.live.execution()));
                 recorded = status;
             }
             recovered.ended.push((row.live.execution(), recorded));

@@ -154,7 +154,9 @@ mod tests {
     use punctual_core::ids::{Epoch, JobId};
     use punctual_core::notes::{Checkpoint, Progress};
     use punctual_core::ports::{Assignment, Random, Spawn};
-    use punctual_core::ports::{LogSink, NoteError, NoteSink, Stop, StopSignal};
+    use punctual_core::ports::{
+        BlobError, BlobSource, LogSink, NoteError, NoteSink, ResultSink, Stop, StopSignal,
+    };
     use punctual_core::time::{Monotonic, Timestamp};
     use std::time::Duration;
 
@@ -220,6 +222,7 @@ mod tests {
             deadline: Timestamp::EPOCH,
             logs: Arc::new(Alone),
             notes: Arc::new(Alone),
+            results: Arc::new(Alone),
             stop: Arc::new(Alone),
         }
     }
@@ -233,6 +236,13 @@ mod tests {
 
         async fn checkpoint(&self, _: Checkpoint) -> Result<(), NoteError> {
             Ok(())
+        }
+    }
+
+    #[async_trait]
+    impl ResultSink for Alone {
+        async fn store(&self, _: Arc<dyn BlobSource>) -> Result<String, BlobError> {
+            Err(BlobError::NotFound)
         }
     }
 

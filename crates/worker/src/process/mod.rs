@@ -10,13 +10,16 @@ pub mod containment;
 mod outcome;
 mod payload;
 pub mod protocol;
+mod spool;
 
 use containment::{ContainedCommand, Containment, Keeper};
 use futures_util::future::{Either, join, select};
+use outcome::CommandOutcome;
 use protocol::{CommandEnd, CommandNote, FRAME_HEAD_BYTES, Frame, How, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::ports::{Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task};
+use spool::ResultSpool;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -148,12 +151,15 @@ async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: 
     let status = process.wait().await;
     watched.over().await;
     match told {
-        Ok(ended) => {
+        Ok((ended, spool)) => {
             // Other ends may be the worker's doing: it kills a command that stops its shim.
             if !ended.was_stopped && ended.how == (How::Exited { code: 0 }) {
                 context.stop.ended_before();
             }
-            outcome::outcome(ended, request.limits)
+            match outcome::outcome(ended, request.limits) {
+                CommandOutcome::Final(outcome) => outcome,
+                CommandOutcome::LargeResult => spool.store(&context).await,
+            }
         }
         Err(error) => {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -200,8 +206,9 @@ impl Shim {
 
 /// Reads the shim's frames until the command has ended. Lines wait for room in the log, and so do the shim
 /// and the command that writes them.
-async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<CommandEnd> {
+async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<(CommandEnd, ResultSpool)> {
     let mut stdout = BufReader::new(stdout);
+    let mut spool = ResultSpool::default();
     loop {
         let (stream, message) = match read_frame(&mut stdout).await? {
             Frame::Stdout(line) => (LogStream::Stdout, line),
@@ -211,7 +218,15 @@ async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<C
                 Ok(()) => continue,
                 Err(problem) => (LogStream::Log, problem),
             },
-            Frame::Ended(ended) => return Ok(ended),
+            Frame::ResultBegins(part) => {
+                spool.begin(&part);
+                continue;
+            }
+            Frame::ResultPart(part) => {
+                spool.add(&part);
+                continue;
+            }
+            Frame::Ended(ended) => return Ok((ended, spool)),
         };
         context.logs.append(stream, message).await;
     }

@@ -49,7 +49,23 @@ const SIGNALS: [&str; 31] = [
     "SIGSYS",
 ];
 
-pub(crate) fn outcome(ended: CommandEnd, limits: CommandLimits) -> Outcome {
+/// What follows from the end of a command.
+#[derive(Debug, PartialEq)]
+pub(crate) enum CommandOutcome {
+    Final(Outcome),
+    /// It has succeeded, and its result is to be stored as a blob.
+    LargeResult,
+}
+
+pub(crate) fn outcome(ended: CommandEnd, limits: CommandLimits) -> CommandOutcome {
+    let is_large = ended.overflow.is_some() && ended.how == How::Exited { code: 0 };
+    match limits.result_overflow {
+        ResultOverflow::Blob if is_large => CommandOutcome::LargeResult,
+        _ => CommandOutcome::Final(final_outcome(ended, limits)),
+    }
+}
+
+fn final_outcome(ended: CommandEnd, limits: CommandLimits) -> Outcome {
     let error = match &ended.how {
         How::Exited { code: 0 } => {
             return match LastLine::read(ended.result.as_deref()) {
@@ -136,7 +152,8 @@ impl LastLine {
 fn succeeded(ended: CommandEnd, limits: CommandLimits) -> Outcome {
     match (ended.overflow, limits.result_overflow) {
         (None, _) => Outcome::Succeeded { result: ended.result },
-        (Some(beginning), ResultOverflow::Truncate) => {
+        // One that is stored as a blob does not come here.
+        (Some(beginning), ResultOverflow::Truncate | ResultOverflow::Blob) => {
             let result = json!({"truncated": true, "bytes_max": RESULT_BYTES_MAX, "beginning": beginning});
             Outcome::Succeeded { result: Some(result.to_string()) }
         }
@@ -216,6 +233,13 @@ fn with_tail(error: String, stderr_tail: &[String]) -> String {
 mod tests {
     use super::*;
 
+    fn outcome(ended: CommandEnd, limits: CommandLimits) -> Outcome {
+        match super::outcome(ended, limits) {
+            CommandOutcome::Final(outcome) => outcome,
+            CommandOutcome::LargeResult => panic!("a large result"),
+        }
+    }
+
     fn error(ended: CommandEnd, limits: CommandLimits) -> (String, bool) {
         match outcome(ended, limits) {
             Outcome::Failed { error, retryable, .. } => (error, retryable),
@@ -289,6 +313,11 @@ mod tests {
             error(large(), CommandLimits { result_overflow: ResultOverflow::Fail, ..limits() });
         assert!(error.contains("has more than 65536 bytes (result_overflow: fail)"), "{error}");
         assert!(!retryable);
+        let blob = CommandLimits { result_overflow: ResultOverflow::Blob, ..limits() };
+        assert_eq!(super::outcome(large(), blob), CommandOutcome::LargeResult);
+        let failed = CommandEnd { how: How::Exited { code: 1 }, ..large() };
+        let failed = outcome(failed, blob);
+        assert!(matches!(&failed, Outcome::Failed { error, .. } if error.starts_with("exited with code 1")));
     }
 
     #[test]

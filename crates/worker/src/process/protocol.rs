@@ -176,6 +176,11 @@ pub enum Frame {
     Note(String),
     /// Notes of the command.
     Noted(CommandNote),
+    /// The beginning of a line of stdout that is too long to be a result in the database. If it is the last one, it may
+    /// be a result that is stored as a blob.
+    ResultBegins(Vec<u8>),
+    /// The next part of that line.
+    ResultPart(Vec<u8>),
     /// The last frame: no process of the tree is left.
     Ended(CommandEnd),
 }
@@ -227,27 +232,31 @@ const STDERR: u8 = 2;
 const NOTE: u8 = 3;
 const ENDED: u8 = 4;
 const NOTED: u8 = 5;
+const RESULT_BEGINS: u8 = 6;
+const RESULT_PART: u8 = 7;
 
 impl Frame {
     /// Appends the encoded frame.
     pub fn write_to(&self, bytes: &mut Vec<u8>) {
         let json;
         let (kind, content) = match self {
-            Frame::Stdout(line) => (STDOUT, line.as_str()),
-            Frame::Stderr(line) => (STDERR, line.as_str()),
-            Frame::Note(line) => (NOTE, line.as_str()),
+            Frame::Stdout(line) => (STDOUT, line.as_bytes()),
+            Frame::Stderr(line) => (STDERR, line.as_bytes()),
+            Frame::Note(line) => (NOTE, line.as_bytes()),
             Frame::Noted(note) => {
-                json = serde_json::to_string(note).unwrap_or_default();
-                (NOTED, json.as_str())
+                json = serde_json::to_vec(note).unwrap_or_default();
+                (NOTED, json.as_slice())
             }
+            Frame::ResultBegins(part) => (RESULT_BEGINS, part.as_slice()),
+            Frame::ResultPart(part) => (RESULT_PART, part.as_slice()),
             Frame::Ended(ended) => {
-                json = serde_json::to_string(ended).unwrap_or_default();
-                (ENDED, json.as_str())
+                json = serde_json::to_vec(ended).unwrap_or_default();
+                (ENDED, json.as_slice())
             }
         };
         bytes.push(kind);
         bytes.extend(u32::try_from(content.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend(content.as_bytes());
+        bytes.extend(content);
     }
 
     /// The kind and the length of the content that follows.
@@ -258,6 +267,11 @@ impl Frame {
     }
 
     pub fn read(kind: u8, content: Vec<u8>) -> Result<Self, FrameError> {
+        match kind {
+            RESULT_BEGINS => return Ok(Frame::ResultBegins(content)),
+            RESULT_PART => return Ok(Frame::ResultPart(content)),
+            _ => {}
+        }
         let text = String::from_utf8(content).map_err(|error| FrameError::Content(error.to_string()))?;
         match kind {
             STDOUT => Ok(Frame::Stdout(text)),
@@ -296,6 +310,8 @@ mod tests {
                 progress: Some(Progress::default()),
                 checkpoint: Some("[1.50]".to_owned()),
             }),
+            Frame::ResultBegins(vec![b'[', 0xff]),
+            Frame::ResultPart(vec![b']']),
             Frame::Ended(ended),
         ] {
             let mut bytes = Vec::new();

@@ -12,7 +12,8 @@ use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    let mut operations = vec![of_job(), job_logs(), list(), show(), logs(), cancel(), rerun(), events()];
+    let mut operations =
+        vec![of_job(), job_logs(), list(), show(), result(), logs(), cancel(), rerun(), events()];
     operations.extend([search_logs(), list_dead(), redrive(), discard()]);
     operations
 }
@@ -162,6 +163,17 @@ fn show() -> Operation {
         .needs(UseCase::ReadExecutions)
         .about("Whether it is waiting, running or finished.")
         .answers(200, "The execution.", "Execution")
+}
+
+fn result() -> Operation {
+    on_execution(Method::GET, "/result", title("getResult", "Get the result of an execution"))
+        .needs(UseCase::ReadResult)
+        .about(
+            "The result alone, however large it is: also one that is stored as a blob (`result_overflow`), whose reference \
+             is the `result` of the execution.",
+        )
+        .answers_as(200, "The result, any JSON.", "application/json", json!({}))
+        .fails(404, "There is no such execution, it has no result, or its blob does not exist.")
 }
 
 fn logs() -> Operation {

@@ -5,12 +5,24 @@ use super::WORKER;
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_client::schema::EXECUTION_EXAMPLE;
-use punctual_client::schema::whole;
+use punctual_client::schema::{the, whole};
 use punctual_engine::UseCase;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    vec![open(), close(), poll(), heartbeat(), demand(), report(), notes(), give_back(), resync(), logs()]
+    vec![
+        open(),
+        close(),
+        poll(),
+        heartbeat(),
+        demand(),
+        report(),
+        notes(),
+        give_back(),
+        resync(),
+        logs(),
+        store_result(),
+    ]
 }
 
 fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
@@ -128,4 +140,31 @@ fn logs() -> Operation {
         )
         .answers_nothing(204, "The lines are stored.")
         .fails(409, "The execution does not run in this session.")
+}
+
+fn store_result() -> Operation {
+    in_session(Method::POST, "/results", "storeResult", "Store a large result")
+        .about(
+            "Stores a result of more than 64 KiB as a blob, for executions with `result_overflow: blob`. The body is the \
+             result, JSON text of any size up to the setting `blobs.size_max`, sent in chunks or with its length. Report \
+             the answer as the `result` of the execution; a blob that no report refers to is deleted after a day.",
+        )
+        .in_query("session", whole(0..=i64::MAX as u64).about("The id of the session."))
+        .in_query("execution_id", the("ExecutionId").about("The execution, which runs in this session."))
+        .takes_any(json!({"rows": [1, 2, 3]}))
+        .answers_as(
+            201,
+            "The reference, for the report.",
+            "application/json",
+            json!({
+                "type": "object",
+                "required": ["$blob", "bytes", "sha256"],
+                "properties": {
+                    "$blob": {"type": "string", "format": "uuid"},
+                    "bytes": {"type": "integer", "minimum": 0},
+                    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                },
+            }),
+        )
+        .fails(409, "The execution does not run in this session, it uses secrets, or the server has no place for blobs.")
 }

@@ -7,6 +7,7 @@
 //! this way, so the two styles can be mixed.
 
 mod check;
+mod results;
 
 use crate::auth::Call;
 use crate::error::ApiError;
@@ -49,6 +50,7 @@ pub fn router() -> Listed {
         .route("/give-back", post(give_back))
         .route("/resync", post(resync))
         .route("/logs", post(logs).layer(large()))
+        .route("/results", post(results::store))
 }
 
 async fn open(call: Call, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {

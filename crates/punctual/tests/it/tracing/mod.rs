@@ -396,6 +396,35 @@ async fn the_attempt_of_a_lost_worker_has_a_span() {
 }
 
 #[tokio::test]
+async fn a_lost_attempt_that_is_retried_has_the_event_of_a_retry() {
+    let collector = Collector::start().await;
+    let server = traced(&collector);
+    let job = submit_within(&server, &parent(), json!({"name": "raw", "max_retries": 1})).await;
+    leased(&server, 0.5).await;
+    let (session, again) = leased(&server, 60.0).await;
+    let report = json!({
+        "session": session, "execution_id": again["execution_id"], "epoch": again["epoch"], "outcome": "succeeded",
+    });
+    let (status, answer) =
+        server.post("/api/v1/worker/report", &json!({"reports": [report]}).to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let spans = collector.of_job(&job, &[("attempt", 2)]).await;
+    let attempts = &spans["attempt"];
+    let of = |number: &str| {
+        let found = attempts.iter().find(|span| span.attribute("punctual.attempt") == number);
+        found.unwrap_or_else(|| panic!("{spans:#?}"))
+    };
+    let (first, last) = (of("1"), of("2"));
+    assert_eq!(
+        (first.attribute("punctual.status"), last.attribute("punctual.status")),
+        ("LOST", "SUCCEEDED")
+    );
+    let [(event, attributes)] = &first.events[..] else { panic!("{first:?}") };
+    assert_eq!((event.as_str(), attributes["punctual.attempt"].as_str()), ("punctual.retry", "2"));
+    assert_eq!(last.events, [], "no attempt follows");
+}
+
+#[tokio::test]
 async fn a_process_that_did_not_lease_an_execution_still_records_its_attempt() {
     let collector = Collector::start().await;
     let folder = tempfile::tempdir().unwrap();
