@@ -6,6 +6,7 @@ use url::Url;
 
 /// Where blobs are.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a process has one value, which it reads at its start")]
 pub enum BlobOptions {
     /// A directory, which is created if it does not exist.
     Directory(PathBuf),
