@@ -392,7 +392,7 @@ mod tests {
         check::<SubmitJob>(
             r#"{"name":"x","result_overflow":"drop"}"#,
             "result_overflow",
-            "must be truncate, fail or blob, not drop",
+            "must be one of truncate, fail, blob, not drop",
         );
         check::<SubmitJob>(r#"{"name":"x","name":"y"}"#, "name", "is given twice");
         check::<SubmitJob>(
@@ -526,7 +526,7 @@ mod tests {
         check::<BatchRequest>(
             r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"result_overflow":"x"}]}"#,
             "jobs[1].result_overflow",
-            "must be truncate, fail or blob, not x",
+            "must be one of truncate, fail, blob, not x",
         );
     }
 

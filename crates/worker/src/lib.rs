@@ -163,6 +163,8 @@ impl Worker {
                 Ok(grant) => {
                     return Some(session::OpenedSession { grant, sent_at, received: self.now() });
                 }
+                // Refused for good: the port has ended the worker and has said why.
+                Err(_) if *drain.borrow() => return None,
                 Err(error) => tracing::warn!(%error, "waiting for a session; retrying"),
             }
             let sleep = self.host.clock.sleep(pause);

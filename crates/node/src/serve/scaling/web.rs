@@ -112,7 +112,7 @@ mod tests {
             ("https://", None, "url must begin with http:// or https://"),
             ("http://a", Some(empty.as_path()), "ca needs a url that begins with https://"),
             ("https://a", Some(empty.as_path()), "it contains no certificate"),
-            ("https://a", Some(Path::new("/nonexistent/ca.pem")), "ca /nonexistent/ca.pem: "),
+            ("https://a", Some(Path::new("/nonexistent/ca.pem")), "/nonexistent/ca.pem cannot be used: "),
         ] {
             let problem = WebHook::new(url, ca).unwrap_err();
             assert!(problem.contains(told), "{url}: {problem}");
