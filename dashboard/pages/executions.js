@@ -85,6 +85,8 @@ function Timeline({ attempts, current }) {
 }
 
 const ATTEMPTS_MAX = 30;
+/** A result that is too large for its execution is a reference. @param {unknown} result */
+const blobOf = (result) => /** @type {{$blob?: string, bytes?: number} | null} */ (result);
 function Execution({ id }) {
   const [job, occurrence] = id.split('.');
   const { data: one, error, reload } = useRead([id], (abort) => get(`executions/${part(id)}`, undefined, abort), { every: 3000 });
@@ -143,7 +145,7 @@ function Execution({ id }) {
         <dt>Id</dt><dd class="mono small">${one.execution_id}</dd>
       </dl></${Card}>
       ${one.progress && html`<${Card} title="Progress"><progress max="100" value=${Number(one.progress.percent ?? 0)} aria-label="Progress"></progress><p>${one.progress.percent !== null ? `${one.progress.percent} %` : ''} ${one.progress.message ?? ''}</p><p class="muted small">reported <${Time} at=${one.progress.noted_at} style="relative"/></p></${Card}>`}
-      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result" extra=${one.result.$blob && html`<a href=${`${API}executions/${one.execution_id}/result`} download=${`${one.execution_id}.json`}>Download ${bytes(one.result.bytes ?? 0)}</a>`}><${Document} value=${one.result} label="Result"/></${Card}>`}
+      ${one.result !== null && one.result !== undefined && html`<${Card} title="Result" extra=${blobOf(one.result)?.$blob && html`<a href=${`${API}executions/${one.execution_id}/result`} download=${`${one.execution_id}.json`}>Download ${bytes(blobOf(one.result)?.bytes ?? 0)}</a>`}><${Document} value=${one.result} label="Result"/></${Card}>`}
       ${one.checkpoint !== null && one.checkpoint !== undefined && html`<${Card} title="Checkpoint" extra=${html`<span class="muted small">${bytes(one.checkpoint_bytes ?? 0)}</span>`}><${Document} value=${one.checkpoint} label="Checkpoint"/></${Card}>`}
       ${owner.data && can('payload:read') && html`<${Card} title=${one.payload === undefined ? 'Payload' : 'Payload of this run'}><${Document} value=${one.payload === undefined ? owner.data.payload : one.payload} label="Payload"/></${Card}>`}
     </div></div>`;

@@ -215,7 +215,7 @@ async fn look_through(bytes: Bytes, documents: DocumentCheck) -> Result<(), ApiE
 }
 
 /// A body must have a content type: browsers send requests without one to other sites unasked.
-fn check_content_type(request: &Request) -> Result<(), ApiError> {
+pub(crate) fn check_content_type(request: &Request) -> Result<(), ApiError> {
     let mut kinds = request.headers().get_all(CONTENT_TYPE).iter();
     let Some(kind) = kinds.next() else {
         return if request.body().is_end_stream() { Ok(()) } else { Err(ApiError::NotJson) };

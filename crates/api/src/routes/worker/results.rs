@@ -2,7 +2,7 @@
 
 use crate::auth::Call;
 use crate::error::ApiError;
-use crate::extract::{BodyTimeout, discard_up_to};
+use crate::extract::{BodyTimeout, check_content_type, discard_up_to};
 use crate::query::QueryParams;
 use async_trait::async_trait;
 use axum::Json;
@@ -29,6 +29,7 @@ pub async fn store(
     request: Request,
 ) -> Result<(StatusCode, Json<BlobReference>), ApiError> {
     call.cases.worker_port()?;
+    check_content_type(&request)?;
     let session = needed::<i64>(&mut query, "session");
     let execution = needed::<ExecutionId>(&mut query, "execution_id");
     query.finish()?;
