@@ -10,11 +10,11 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt};
 use punctual_client::{ExecutionBody, ExecutionsPage};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::ports::{BlobError, BlobParts};
-use punctual_engine::{ExecutionDetails, ExecutionsOfJob, ResultData};
+use punctual_engine::{ExecutionDetails, ExecutionsOfJob, ResultData, UseCaseError};
 
 /// Open and finished executions in one order, page by page; the skipped ranges on the first page.
 pub async fn of_job(
@@ -51,7 +51,11 @@ pub async fn read(call: &Call, id: ExecutionId) -> Result<ExecutionBody, ApiErro
 pub async fn result(call: Call, IdInPath(id): IdInPath<ExecutionId>) -> Result<Response, ApiError> {
     let (bytes, body) = match call.cases.result(id).await? {
         ResultData::Stored(json) => (json.len() as u64, Body::from(json)),
-        ResultData::Blob { bytes, parts } => (bytes, Body::from_stream(streamed(parts))),
+        ResultData::Blob { bytes, mut parts } => {
+            // So that a blob that cannot be read at all is an error, and not an answer that breaks off.
+            let first = parts.next().await.map_err(UseCaseError::from)?;
+            (bytes, Body::from_stream(stream::iter(first.map(Ok)).chain(streamed(parts))))
+        }
     };
     let json = HeaderValue::from_static("application/json");
     Ok(([(CONTENT_TYPE, json), (CONTENT_LENGTH, HeaderValue::from(bytes))], body).into_response())

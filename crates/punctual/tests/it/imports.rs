@@ -28,9 +28,9 @@ async fn a_server_accepts_the_jobs_of_every_kind_of_file() {
     let directory = tempfile::tempdir().unwrap();
     let timers = [sample("backup.timer"), sample("cleanup.timer")];
     for (kind, files, count) in [
-        ("crontab", vec![sample("crontab.txt")], 8),
+        ("crontab", vec![sample("crontab.txt")], 10),
         ("systemd", timers.to_vec(), 3),
-        ("kubernetes", vec![sample("cronjobs.yaml")], 2),
+        ("kubernetes", vec![sample("cronjobs.yaml")], 3),
         ("sidekiq-cron", vec![sample("schedule.yml")], 3),
         ("celery-beat", vec![sample("celeryconfig.py"), sample("beat.json")], 6),
         ("quartz", vec![sample("quartz_jobs.xml")], 4),

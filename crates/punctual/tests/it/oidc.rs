@@ -150,9 +150,10 @@ async fn new_keys_of_the_provider_are_used_and_old_ones_are_not() {
 #[tokio::test]
 async fn a_server_without_its_provider_serves_its_own_tokens() {
     let mut provider = Private::start("oidc");
-    let site = Site::start(provider.url("oidc"), &[]);
-    let good = jwt(&site.issuer, "operator-service", "punctual", "RS256").await;
+    let issuer = provider.url("oidc").to_owned();
+    let good = jwt(&issuer, "operator-service", "punctual", "RS256").await;
     provider.kill("oidc");
+    let site = Site::start(&issuer, &[]);
     let (status, body) = site.me(&good).await;
     assert_eq!(
         (status, body["retry_after_secs"].as_u64()),
