@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// A lease that ends soon, for workers that are killed; and one that outlasts any delay of a busy machine.
 const SHORT_LEASE_SECS: &str = "2";
+/// A heartbeat every two seconds, and a session that a busy machine does not lose.
+const DRAIN_LEASE_SECS: &str = "10";
 const LONG_LEASE_SECS: &str = "60";
 
 async fn say(server: &Server, verb: &str, body: Value) -> (StatusCode, Value) {
@@ -526,7 +528,7 @@ async fn the_python_worker_processes_an_image() {
 async fn a_drained_python_worker_closes_its_session_and_ends() {
     let server = Server::start();
     let client = server.client();
-    let mut worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", SHORT_LEASE_SECS);
+    let mut worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", DRAIN_LEASE_SECS);
     eventually("it is connected", async || client.worker("python").await.is_ok()).await;
     client.drain_worker("python").await.unwrap();
     eventually("it has ended", async || worker.0.try_wait().unwrap().is_some()).await;
