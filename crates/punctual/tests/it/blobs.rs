@@ -244,7 +244,8 @@ async fn a_result_is_stored_by_the_worker_that_runs_it_and_read_by_those_who_may
     assert_eq!(status, StatusCode::CONFLICT, "{refused}");
     let (status, refused) = upload(&worker, &json!(4711), execution, printed(LARGE)).await;
     assert_eq!(status, StatusCode::CONFLICT, "{refused}");
-    let missing = worker.request(Method::POST, "/api/v1/worker/results").body("1");
+    let missing = worker.request(Method::POST, "/api/v1/worker/results");
+    let missing = missing.header("Content-Type", "application/json").body("1");
     let (status, refused) = answer(missing).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(refused["detail"].as_str().unwrap().contains("session"), "{refused}");

@@ -37,9 +37,11 @@ async fn a_server_accepts_the_jobs_of_every_kind_of_file() {
     ] {
         // Some names are in several files.
         let server = Server::start();
-        // The report of the CronJobs says that the secret is needed.
+        // The report of the CronJobs says that the secrets are needed.
         let secret = SetSecret { value: "correct horse".to_owned(), ..SetSecret::default() };
-        server.client().set_secret("db-password", &secret).await.unwrap();
+        for name in ["db-password", "api-token"] {
+            server.client().set_secret(name, &secret).await.unwrap();
+        }
         let written = directory.path().join(format!("{kind}.yaml"));
         let written = written.to_str().unwrap();
         let mut arguments =

@@ -134,16 +134,21 @@ pub(super) async fn processes_share_the_messages(place: Place) {
     assert_eq!((one.receive().await.unwrap(), two.receive().await.unwrap()), (vec![], vec![]));
     place.sink().publish(&events(0..300)).await.unwrap();
     let mut seen = BTreeMap::<String, usize>::new();
+    let mut is_repeated = false;
     while seen.len() < 300 {
         for source in [&one, &two] {
             let messages = source.receive().await.unwrap();
-            if !messages.is_empty() {
-                source.acknowledge(&messages).await.unwrap();
+            if !messages.is_empty()
+                && let Err(error) = source.acknowledge(&messages).await
+            {
+                // Kafka may still be dividing the partitions. Then it delivers these messages again.
+                assert!(error.to_string().contains("rebalance"), "{error}");
+                is_repeated = true;
             }
             messages.iter().for_each(|message| *seen.entry(id(message)).or_default() += 1);
         }
     }
-    assert!(seen.values().all(|times| *times == 1), "{seen:?}");
+    assert!(is_repeated || seen.values().all(|times| *times == 1), "{seen:?}");
 }
 
 async fn a_restarted_broker_is_used_again(service: &'static str) {
