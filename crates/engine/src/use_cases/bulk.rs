@@ -200,7 +200,11 @@ impl UseCases {
             self.store().documents(DocumentKind::Operation, next.as_deref(), limit - items.len()).await?;
         let is_finished = |document: &StoredDocument| document.name.starts_with(FINISHED_OPERATIONS);
         let are_all_finished = page.items.iter().all(is_finished);
-        items.extend(self.visible(page.items.into_iter().filter(is_finished).collect())?);
+        let finished = self.visible(page.items.into_iter().filter(is_finished).collect())?;
+        // One that has finished between the two reads is in both.
+        let has_finished = |id: OperationId| finished.iter().any(|view| view.operation.id == id);
+        items.retain(|view: &OperationView| !has_finished(view.operation.id));
+        items.extend(finished);
         Ok(Page { items, next: page.next.filter(|_| are_all_finished) })
     }
 
