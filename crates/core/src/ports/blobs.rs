@@ -47,7 +47,7 @@ pub enum BlobError {
     /// Another attempt will be refused as well.
     #[error("{0}")]
     Refused(String),
-    /// What was stored is not what was written.
+    /// The stored bytes differ from those that were written.
     #[error("the blob is damaged: {0}")]
     Damaged(String),
     /// Whether a change took effect is unknown.
