@@ -11,7 +11,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ async fn nodes_that_are_killed_under_load_lose_and_double_nothing() {
     let every =
         json!({"name": "noop", "schedule_type": "RECURRING", "interval": "500ms", "overlap_policy": "ALLOW"});
     let recurring = api.submit(&cluster, every).await.expect("nothing is away yet");
-    let load = Arc::new(Load::new(cluster.directory.path()));
+    let load = Arc::new(Load::new());
     let submitters: Vec<_> =
         (0..SUBMITTERS).map(|_| tokio::spawn(load.clone().submit(cluster.clone(), api.clone()))).collect();
     load.goes_on().await;
@@ -154,21 +154,26 @@ impl Process {
 /// Jobs that record their execution. There is no listener for events here: it may miss executions that were
 /// delayed while a node was found to be lost.
 struct Load {
-    file: PathBuf,
+    /// Not the data directory: commands cannot see it.
+    directory: TempDir,
     acknowledged: Mutex<Vec<JobId>>,
     is_ending: AtomicBool,
 }
 
 impl Load {
-    fn new(directory: &Path) -> Self {
-        let file = directory.join("runs");
-        std::fs::write(&file, "").unwrap();
-        Load { file, acknowledged: Mutex::default(), is_ending: AtomicBool::new(false) }
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("runs"), "").unwrap();
+        Load { directory, acknowledged: Mutex::default(), is_ending: AtomicBool::new(false) }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("runs")
     }
 
     /// Submits one job after the other, whatever happens to the nodes.
     async fn submit(self: Arc<Self>, cluster: Arc<Cluster>, api: Arc<Process>) {
-        let script = format!("echo $PUNCTUAL_EXECUTION_ID >> '{}'", self.file.display());
+        let script = format!("echo $PUNCTUAL_EXECUTION_ID >> '{}'", self.file().display());
         while !self.is_ending.load(Ordering::Relaxed) {
             let job = json!({"name": "count", "job_type": "shell", "payload": {"script": script}});
             let id = api.submit(&cluster, job).await;
@@ -190,7 +195,7 @@ impl Load {
 
     /// The executions that have run, as recorded by the jobs.
     fn runs(&self) -> Vec<ExecutionId> {
-        let text = std::fs::read_to_string(&self.file).unwrap();
+        let text = std::fs::read_to_string(self.file()).unwrap();
         text.lines().map(|line| line.parse().expect("an id")).collect()
     }
 

@@ -53,12 +53,14 @@ async fn a_standby_that_takes_over_under_load_loses_and_doubles_nothing() {
     let mut database = Private::start("replica");
     let url = format!("{}?target_session_attrs=read-write", database.url_of_all());
     let directory = tempfile::tempdir().unwrap();
-    let start = |arguments: &[&str]| Process::start(&url, directory.path(), arguments);
+    // Commands do not see the data directory.
+    let data_dir = directory.path().join("data");
+    let start = |arguments: &[&str]| Process::start(&url, &data_dir, arguments);
     let server = start(&["api", "--listen", "127.0.0.1:0"]);
     let scheduler = start(&["scheduler", "--health-listen", "127.0.0.1:0"]);
     // A lease that outlasts the failover, so that running executions are not considered lost and retried.
     let worker = start(&["worker", "--lease", "60s", "--allow", "shell"]);
-    let token = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
+    let token = std::fs::read_to_string(data_dir.join("admin.token")).unwrap().trim().to_owned();
     let api = Api { address: server.address.clone(), token };
     let every =
         json!({"name": "noop", "schedule_type": "RECURRING", "interval": "1s", "overlap_policy": "ALLOW"});
