@@ -7,6 +7,8 @@ mod hosts;
 mod membership;
 mod races;
 
+use super::database::client;
+use crate::mysql::options::SEE_ALL_NODES;
 use crate::mysql::{MySqlOptions, create_database, drop_database};
 use futures_util::FutureExt;
 use mysql_async::Conn;
@@ -37,10 +39,25 @@ impl Cluster {
         let cluster = Cluster { url, name: format!("punctual_nodes_{process}_{count}") };
         let server = MySqlOptions::new(&cluster.url);
         create_database(&server, &cluster.name).await.unwrap();
+        cluster.wait_for_all_nodes().await;
         let outcome = AssertUnwindSafe(test(&cluster)).catch_unwind().await;
         drop_database(&server, &cluster.name).await.unwrap();
         if let Err(panic) = outcome {
             resume_unwind(panic);
+        }
+    }
+
+    /// A node applies the changes of another one a moment later, also a new database.
+    async fn wait_for_all_nodes(&self) {
+        let (who, hosts) = self.parts();
+        let (_, database) = self.url.rsplit_once('/').expect("a database that all nodes have");
+        for host in hosts {
+            let server = MySqlOptions::new(format!("{who}@{host}/{database}"));
+            let mut client = client(&server).await;
+            client.query_drop(SEE_ALL_NODES).await.unwrap();
+            let known: Vec<String> = client.query("SHOW DATABASES").await.unwrap();
+            assert!(known.contains(&self.name), "{host} knows {known:?}");
+            client.disconnect().await.unwrap();
         }
     }
 
