@@ -3,13 +3,13 @@
 
 use crate::context::{ServerFiles, named_or_current, token_id};
 use crate::grant;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use punctual_client::MeBody;
 use punctual_config::connect::{ConnectArgs, client_of, read_token};
 use punctual_config::contexts::{Contexts, context_name, name_of_server};
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::{OutputArgs, details, print_text, tell};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Read};
 

@@ -541,6 +541,8 @@ pub const BULK_TEXT_BYTES_MAX: usize = 256 * 1024;
 pub const BULK_TRIGGER_SEARCH_MAX: u32 = 50;
 /// Operations that run at the same time. A further one is rejected.
 pub const OPERATIONS_RUNNING_MAX: usize = 20;
+/// Operations of one owner that run at the same time. A further one is rejected, so that other owners find room.
+pub const OPERATIONS_OF_OWNER_MAX: usize = 10;
 /// How long finished operations are kept.
 pub const OPERATIONS_KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// How often the leader scans for operations that it was not notified of.

@@ -3,6 +3,7 @@
 //! One task reads from the server (`feed`), one thread reads keys, and one loop passes both to the `model`,
 //! from which `view` draws frames.
 
+mod canvas;
 mod feed;
 mod model;
 mod rows;
@@ -11,13 +12,13 @@ mod samples;
 mod view;
 
 use anyhow::Context;
+use canvas::Screen;
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use model::{AfterKey, Model, TopSnapshot, ViewKey};
 use punctual_client::{Client, Span};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
 use punctual_config::output::print_raw;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::{DefaultTerminal, crossterm};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -70,13 +71,11 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
     }
     // Before the terminal is taken over: a signal in between would end the program without restoring it.
     let signals = TerminalSignals::listen().context("cannot listen for signals")?;
-    // Also restores the terminal on a panic.
-    let terminal = ratatui::try_init().context("cannot use the terminal")?;
+    let screen = Screen::take_over().context("cannot use the terminal")?;
     // It reads again anyway, and must not write over the view.
     let client = client.without_retries();
-    let shown = show(terminal, model, Sources { client, interval, signals }).await;
-    ratatui::restore();
-    shown.map(|()| Exit::Done)
+    show(screen, model, Sources { client, interval, signals }).await?;
+    Ok(Exit::Done)
 }
 
 /// An input of the loop.
@@ -95,7 +94,7 @@ struct Sources {
     signals: TerminalSignals,
 }
 
-async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources) -> anyhow::Result<()> {
+async fn show(mut screen: Screen, mut model: Model, sources: Sources) -> anyhow::Result<()> {
     let Sources { client, interval, signals } = sources;
     let (sender, mut news) = mpsc::channel(64);
     let keys = sender.clone();
@@ -104,7 +103,7 @@ async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources)
     let reading = tokio::spawn(read_on(client, interval, sender));
     let mut read_at = Instant::now();
     loop {
-        terminal.draw(|frame| view::draw(&model, frame.area(), frame.buffer_mut()))?;
+        screen.show(|canvas| view::draw(&model, canvas))?;
         match news.recv().await {
             Some(News::Read { snapshot, at }) => {
                 if !model.is_paused {

@@ -1,14 +1,11 @@
 //! Draws the live view: a function of the model and the size of the terminal.
 
 use crate::job::live::rough;
+use crate::top::canvas::{Area, Canvas, divided};
 use crate::top::model::{ConnectionStatus, CountedRate, Model, Pane, TopSnapshot};
 use crate::top::rows::{self, Row, Tone};
+use crossterm::style::{ContentStyle, Stylize};
 use punctual_config::output::time;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Table, Widget};
 use std::time::Duration;
 
 const HELP: [(&str, &str); 8] = [
@@ -22,40 +19,49 @@ const HELP: [(&str, &str); 8] = [
     ("2/4", "in the column ATTEMPT: the second of at most four"),
 ];
 
-pub fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let [header, rates, upper, running, failures, footer] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(2),
-        Constraint::Fill(3),
-        Constraint::Fill(3),
-        Constraint::Fill(3),
-        Constraint::Length(1),
-    ])
-    .areas(area);
-    let [queues, workers] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(upper);
-    draw_header(model, header, buffer);
-    draw_rates(model, rates, buffer);
+/// Lines of the header with the rates, and of the footer.
+const HEADER_LINES: u16 = 3;
+const FOOTER_LINES: u16 = 1;
+/// Columns of the rates, by the length of their names, so that all of them are readable in 80 columns.
+const RATE_SHARES: [u16; 5] = [17, 15, 17, 13, 14];
+/// The parts of a bar, in eighths.
+const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+pub fn draw(model: &Model, canvas: &mut Canvas) {
+    let area = canvas.area();
+    draw_header(model, area.line(0), canvas);
+    draw_rates(model, area.lines(1..HEADER_LINES), canvas);
+    let panes = area.lines(HEADER_LINES..area.height.saturating_sub(FOOTER_LINES));
+    let thirds = divided(panes.height, &[1; 3], 0);
+    let [upper, running, failures] = [0, 1, 2].map(|third: usize| panes.lines(thirds[third].clone()));
+    let halves = divided(upper.width, &[1; 2], 0);
+    let [queues, workers] =
+        [0, 1].map(|half: usize| upper.columns(halves[half].start, halves[half].len() as u16));
     for (pane, area) in Pane::ALL.into_iter().zip([queues, workers, running, failures]) {
-        draw_pane(model, pane, area, buffer);
+        draw_pane(model, pane, area, canvas);
     }
-    draw_footer(model, footer, buffer);
+    draw_footer(model, area.line(area.height.saturating_sub(FOOTER_LINES)), canvas);
     if model.shows_help {
-        draw_help(area, buffer);
+        draw_help(canvas);
     }
 }
 
-fn draw_header(model: &Model, area: Rect, buffer: &mut Buffer) {
+fn plain_style() -> ContentStyle {
+    ContentStyle::new()
+}
+
+fn draw_header(model: &Model, area: Area, canvas: &mut Canvas) {
     let TopSnapshot { version, now, started_at, .. } = &model.snapshot;
     let server = model.server.trim_start_matches("http://");
     let up = started_at.map_or_else(String::new, |since| format!(", up {}", uptime(now.since(since))));
     let left = format!("punctual {version} at {server}{up}  {}", time(*now));
     let (right, style) = match &model.connection {
-        ConnectionStatus::Reconnecting { .. } => ("reconnecting…", Style::new().fg(Color::Red)),
-        ConnectionStatus::Connected if model.is_paused => ("held", Style::new().fg(Color::Yellow)),
-        ConnectionStatus::Connected => ("live", Style::new().fg(Color::Green)),
+        ConnectionStatus::Reconnecting { .. } => ("reconnecting…", plain_style().red()),
+        ConnectionStatus::Connected if model.is_paused => ("held", plain_style().yellow()),
+        ConnectionStatus::Connected => ("live", plain_style().green()),
     };
-    Line::from(left).style(Modifier::BOLD).render(area, buffer);
-    Line::styled(right, style).right_aligned().render(area, buffer);
+    canvas.write(area, &left, plain_style().bold());
+    canvas.write_right(area, right, style);
 }
 
 /// At most two units, because the line has no room for more.
@@ -69,23 +75,23 @@ fn uptime(length: Duration) -> String {
 }
 
 /// Each rate above its graph.
-fn draw_rates(model: &Model, area: Rect, buffer: &mut Buffer) {
-    // By the length of their names, so that all of them are readable in 80 columns.
-    let columns = Layout::horizontal([17, 15, 17, 13, 14].map(Constraint::Fill)).spacing(1).split(area);
-    for (rate, column) in CountedRate::ALL.into_iter().zip(columns.iter()) {
-        let [text, graph] = Layout::vertical([Constraint::Length(1); 2]).areas(*column);
+fn draw_rates(model: &Model, area: Area, canvas: &mut Canvas) {
+    let columns = divided(area.width, &RATE_SHARES, 1);
+    for (rate, column) in CountedRate::ALL.into_iter().zip(columns) {
+        let column = area.columns(column.start, column.len() as u16);
         let history = model.rate(rate);
         let latest = history.back().map_or_else(|| "-".to_owned(), |latest| per_second(*latest));
         let style = match (rate, history.back()) {
-            (CountedRate::Failed, Some(latest)) if *latest > 0.0 => Style::new().fg(Color::Red),
-            _ => Style::new(),
+            (CountedRate::Failed, Some(latest)) if *latest > 0.0 => plain_style().red(),
+            _ => plain_style(),
         };
-        Line::styled(format!("{} {latest}", rate.name()), style).render(text, buffer);
-        let width = usize::from(graph.width);
-        let shown = history.iter().skip(history.len().saturating_sub(width));
-        // In tenths: a graph has only whole numbers, and one job in ten seconds should be visible.
-        let data: Vec<u64> = shown.map(|rate| (rate * 10.0).round() as u64).collect();
-        Sparkline::default().data(data).style(Style::new().fg(Color::Cyan)).render(graph, buffer);
+        canvas.write(column.line(0), &format!("{} {latest}", rate.name()), style);
+        let shown = history.iter().skip(history.len().saturating_sub(usize::from(column.width)));
+        // In tenths: one job in ten seconds should be visible.
+        let tenths: Vec<u64> = shown.map(|rate| (rate * 10.0).round() as u64).collect();
+        let highest = tenths.iter().copied().max().unwrap_or_default().max(1);
+        let graph: String = tenths.iter().map(|value| BARS[(value * 8 / highest) as usize]).collect();
+        canvas.write(column.line(1), &graph, plain_style().cyan());
     }
 }
 
@@ -98,40 +104,55 @@ fn per_second(rate: f64) -> String {
     }
 }
 
-fn draw_pane(model: &Model, pane: Pane, area: Rect, buffer: &mut Buffer) {
+fn draw_pane(model: &Model, pane: Pane, area: Area, canvas: &mut Canvas) {
     let rows = rows::rows(model, pane);
-    let is_chosen = model.pane == pane;
-    let style = if is_chosen { Style::new().fg(Color::Cyan) } else { Style::new().fg(Color::DarkGray) };
-    let block = Block::new().borders(Borders::TOP).border_style(style).title(title(model, pane, rows.len()));
-    let inner = block.inner(area);
-    block.render(area, buffer);
+    let style = if model.pane == pane { plain_style().cyan() } else { plain_style().dark_grey() };
+    canvas.fill(area.line(0), "─", style);
+    canvas.write(area.line(0), &title(model, pane, rows.len()), style);
+    let inner = area.lines(1..area.height);
     if rows.is_empty() {
-        Paragraph::new(nothing(model, pane)).render(inner, buffer);
+        canvas.write(inner, nothing(model, pane), plain_style());
         return;
     }
-    let header: Vec<Span> = pane
-        .columns()
-        .iter()
-        .map(|(name, _)| Span::styled(*name, Style::new().add_modifier(Modifier::DIM)))
-        .collect();
-    let last = pane.columns().len() - 1;
-    let widths = pane.columns().iter().enumerate().map(|(place, (_, width))| match place {
-        place if place == last => Constraint::Fill(1),
-        0 if pane != Pane::Failures => Constraint::Fill(1),
-        _ => Constraint::Length(*width),
-    });
-    let shown = rows.iter().skip(model.scroll(pane).min(rows.len() - 1)).map(table_row);
-    let table = Table::new(shown, widths).header(ratatui::widgets::Row::new(header)).column_spacing(1);
-    Widget::render(table, inner, buffer);
+    let columns = columns(pane, inner.width);
+    for ((name, _), (x, width)) in pane.columns().iter().zip(&columns) {
+        canvas.write(inner.columns(*x, *width), name, plain_style().dim());
+    }
+    let shown = rows.iter().skip(model.scroll(pane).min(rows.len() - 1));
+    for (line, row) in (1..inner.height).zip(shown) {
+        for (cell, (x, width)) in row.cells.iter().zip(&columns) {
+            canvas.write(inner.line(line).columns(*x, *width), cell, row_style(row));
+        }
+    }
 }
 
-fn table_row(row: &Row) -> ratatui::widgets::Row<'_> {
-    let style = match row.tone {
-        Tone::Plain => Style::new(),
-        Tone::Warning => Style::new().fg(Color::Yellow),
-        Tone::Bad => Style::new().fg(Color::Red),
-    };
-    ratatui::widgets::Row::new(row.cells.iter().map(String::as_str)).style(style)
+/// Where the columns of a pane begin, and their widths. The last one, and the first one of most panes, share what the
+/// others leave.
+fn columns(pane: Pane, width: u16) -> Vec<(u16, u16)> {
+    let columns = pane.columns();
+    let last = columns.len() - 1;
+    let is_wide = |number: usize| number == last || number == 0 && pane != Pane::Failures;
+    let fixed: u16 =
+        columns.iter().enumerate().filter(|(number, _)| !is_wide(*number)).map(|(_, (_, width))| width).sum();
+    let free = width.saturating_sub(fixed + last as u16);
+    let wide = (0..=last).filter(|number| is_wide(*number)).count();
+    let mut shares = divided(free, &vec![1; wide], 0).into_iter().map(|share| share.len() as u16);
+    let mut x = 0;
+    let mut placed = Vec::with_capacity(columns.len());
+    for (number, (_, fixed)) in columns.iter().enumerate() {
+        let width = if is_wide(number) { shares.next().unwrap_or_default() } else { *fixed };
+        placed.push((x, width));
+        x += width + 1;
+    }
+    placed
+}
+
+fn row_style(row: &Row) -> ContentStyle {
+    match row.tone {
+        Tone::Plain => plain_style(),
+        Tone::Warning => plain_style().yellow(),
+        Tone::Bad => plain_style().red(),
+    }
 }
 
 fn title(model: &Model, pane: Pane, listed: usize) -> String {
@@ -157,40 +178,40 @@ fn nothing(model: &Model, pane: Pane) -> &'static str {
     }
 }
 
-fn draw_footer(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let line = match (&model.connection, model.is_filtering) {
-        (_, true) => Line::from(format!("/{}_", model.filter)),
+fn draw_footer(model: &Model, area: Area, canvas: &mut Canvas) {
+    let (line, style) = match (&model.connection, model.is_filtering) {
+        (_, true) => (format!("/{}_", model.filter), plain_style()),
         (ConnectionStatus::Reconnecting { reason }, _) => {
-            Line::styled(format!("this data is outdated: {reason}"), Style::new().fg(Color::Red))
+            (format!("this data is outdated: {reason}"), plain_style().red())
         }
-        _ if !model.filter.is_empty() => Line::from(format!("only \"{}\", Esc shows all", model.filter)),
-        _ => Line::styled(
-            "q quit  p pause  tab pane  s sort  / filter  ? help",
-            Style::new().add_modifier(Modifier::DIM),
-        ),
+        _ if !model.filter.is_empty() => (format!("only \"{}\", Esc shows all", model.filter), plain_style()),
+        _ => ("q quit  p pause  tab pane  s sort  / filter  ? help".to_owned(), plain_style().dim()),
     };
-    line.render(area, buffer);
+    canvas.write(area, &line, style);
 }
 
-fn draw_help(area: Rect, buffer: &mut Buffer) {
+fn draw_help(canvas: &mut Canvas) {
+    let area = canvas.area();
     let (width, height) = (64.min(area.width), (HELP.len() as u16 + 2).min(area.height));
-    let place =
-        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
-    Clear.render(place, buffer);
-    let lines: Vec<Line> = HELP.iter().map(|(key, what)| Line::from(format!(" {key:<10} {what}"))).collect();
-    Paragraph::new(lines).block(Block::bordered().title(" Keys ")).render(place, buffer);
+    let (x, y) = ((area.width - width) / 2, (area.height - height) / 2);
+    let place = area.lines(y..y + height).columns(x, width);
+    let inner = usize::from(width.saturating_sub(2));
+    let rule = |left: &str, right: &str| format!("{left}{}{right}", "─".repeat(inner));
+    canvas.write(place.line(0), &rule("┌", "┐"), plain_style());
+    canvas.write(place.line(0).columns(1, width.saturating_sub(2)), " Keys ", plain_style());
+    for (number, (key, what)) in (1..).zip(HELP) {
+        let text = format!(" {key:<10} {what}");
+        canvas.write(place.line(number), &format!("│{:inner$}│", ""), plain_style());
+        canvas.write(place.line(number).columns(1, width.saturating_sub(2)), &text, plain_style());
+    }
+    canvas.write(place.line(height.saturating_sub(1)), &rule("└", "┘"), plain_style());
 }
 
 /// A frame as text, without colours.
 pub fn plain(model: &Model, width: u16, height: u16) -> String {
-    let area = Rect::new(0, 0, width, height);
-    let mut buffer = Buffer::empty(area);
-    draw(model, area, &mut buffer);
-    let line = |y: u16| {
-        let cells: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
-        cells.trim_end().to_owned()
-    };
-    (0..height).map(line).collect::<Vec<_>>().join("\n")
+    let mut canvas = Canvas::new(width, height);
+    draw(model, &mut canvas);
+    canvas.plain()
 }
 
 #[cfg(test)]

@@ -45,15 +45,15 @@ pub trait Directory: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<StoredDocument, String>, StoreError>;
-    /// Adds a document if fewer than `max` of its kind have names after `after`. Of concurrent additions one succeeds, and
-    /// the others count again: each changes a common document, whose version it has read before it counted.
+    /// Adds a document if the limit has room for it. Of concurrent additions one succeeds, and the others count again: each
+    /// changes a common document, whose version it has read before it counted.
     async fn add_within(
         &self,
         document: StoredDocument,
         limit: DocumentLimit<'_>,
         entry: Option<AuditEntry>,
     ) -> Result<BoundedAddition, StoreError> {
-        let DocumentLimit { after, max } = limit;
+        let DocumentLimit { after, max, share } = limit;
         let (kind, name) = (document.kind, document.name.as_str());
         let additions = format!("{ADDITIONS}{}", kind.word());
         // All that may succeed before this one, and as many again for those that make room meanwhile.
@@ -62,8 +62,14 @@ pub trait Directory: Send + Sync {
             if self.document(kind, name).await?.is_some() {
                 return Ok(BoundedAddition::Taken);
             }
-            if self.documents(kind, Some(after), max).await?.items.len() >= max {
+            let present = self.documents(kind, Some(after), max).await?.items;
+            if present.len() >= max {
                 return Ok(BoundedAddition::Full);
+            }
+            if let Some(share) = &share
+                && present.iter().filter(|document| (share.counts)(document)).count() >= share.max
+            {
+                return Ok(BoundedAddition::ShareFull);
             }
             let counted = match last {
                 Some(last) => DocumentChange::Replace(last.changed(&name)),
@@ -86,10 +92,18 @@ pub trait Directory: Send + Sync {
 const ADDITIONS: &str = "additions-";
 
 /// How many documents of a kind may have names after a text.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct DocumentLimit<'a> {
     pub after: &'a str,
     pub max: usize,
+    pub share: Option<DocumentShare<'a>>,
+}
+
+/// How many of them may be of one sort, so that others find room.
+#[derive(Clone, Copy)]
+pub struct DocumentShare<'a> {
+    pub max: usize,
+    pub counts: &'a (dyn Fn(&StoredDocument) -> bool + Sync),
 }
 
 /// What became of an addition within a limit.
@@ -98,6 +112,8 @@ pub enum BoundedAddition {
     Done,
     /// The limit is reached.
     Full,
+    /// The share is used up.
+    ShareFull,
     /// A document of its kind has its name.
     Taken,
     /// Other additions were always faster.

@@ -38,8 +38,8 @@ pub use coordination::*;
 pub use denial::Denial;
 pub use directory::{
     BoundedAddition, Directory, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind,
-    DocumentLimit, DocumentStep, ParentToken, ReplacedSecret, SecretAbout, StoredDocument, StoredSecret,
-    Token, TokenAbout, User, UserAbout,
+    DocumentLimit, DocumentShare, DocumentStep, ParentToken, ReplacedSecret, SecretAbout, StoredDocument,
+    StoredSecret, Token, TokenAbout, User, UserAbout,
 };
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, JobOwner,

@@ -15,8 +15,8 @@ use punctual_core::operation::{
     OperationStatus, RUNNING_OPERATIONS, Requester,
 };
 use punctual_core::ports::{
-    BoundedAddition, DeadLetter, DocumentKind, DocumentLimit, ExecutionQuery, ExecutionView, ExecutionWalk,
-    JobView, ListedExecution, Page, StoreError, StoredDocument, Token,
+    BoundedAddition, DeadLetter, DocumentKind, DocumentLimit, DocumentShare, ExecutionQuery, ExecutionView,
+    ExecutionWalk, JobView, ListedExecution, Page, StoreError, StoredDocument, Token,
 };
 use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -156,13 +156,23 @@ impl UseCases {
         let entry = self.audited_with(UseCase::StartBulk, format_args!("operation {id}"), &details);
         let document = StoredDocument::new(DocumentKind::Operation, operation.document_name(), &operation);
         let max = limits::OPERATIONS_RUNNING_MAX;
-        let limit = DocumentLimit { after: RUNNING_OPERATIONS, max };
+        let owner = operation.requester.owner.clone();
+        let is_of_owner = |document: &StoredDocument| {
+            // One that cannot be read counts, so that the share stays a limit.
+            document.read().map_or(true, |other: BulkOperation| other.requester.owner == owner)
+        };
+        let share = DocumentShare { max: limits::OPERATIONS_OF_OWNER_MAX, counts: &is_of_owner };
+        let limit = DocumentLimit { after: RUNNING_OPERATIONS, max, share: Some(share) };
         match self.store().add_within(document, limit, entry).await? {
             BoundedAddition::Done => {}
             // An earlier try of this request is answered at the same time.
             BoundedAddition::Taken => return Ok((self.operation(id).await?, preview)),
             BoundedAddition::Full => {
                 return Err(UseCaseError::DirectoryFull { what: "running operations", max });
+            }
+            BoundedAddition::ShareFull => {
+                let max = limits::OPERATIONS_OF_OWNER_MAX;
+                return Err(UseCaseError::DirectoryFull { what: "running operations of one owner", max });
             }
             BoundedAddition::Raced => return Err(UseCaseError::Busy),
         }

@@ -289,19 +289,31 @@ async fn an_operation_can_be_cancelled_and_keeps_what_was_done() {
 async fn no_more_operations_run_than_may_even_if_many_start_at_once() {
     let server = Server::start();
     submit_many(&server, 2_000, "long").await;
-    let body = json!({"action": "trigger", "filter": {"tag": "long"}}).to_string();
-    let starts = (0..2 * limits::OPERATIONS_RUNNING_MAX).map(|_| server.post("/api/v1/bulk", &body));
-    let answers = futures_util::future::join_all(starts).await;
-    let (started, refused): (Vec<_>, Vec<_>) =
-        answers.iter().partition(|(status, _)| *status == StatusCode::ACCEPTED);
-    assert!(refused.iter().all(|(status, _)| *status == StatusCode::CONFLICT), "{refused:?}");
-    let operations = server.client().operations(None, None).await.unwrap().items;
-    let is_running = |operation: &&OperationBody| operation.status == OperationStatus::Running;
-    let running = operations.iter().filter(is_running).count();
-    // One that has finished meanwhile has made room for another.
-    let finished = operations.len() - running;
-    assert!(!refused.is_empty() && started.len() <= limits::OPERATIONS_RUNNING_MAX + finished, "{answers:?}");
-    assert!(running <= limits::OPERATIONS_RUNNING_MAX, "{operations:?}");
+    let operator = async |owner: &str| {
+        Principal::create(&server, json!({"name": owner, "role": "operator", "owner_id": owner})).await
+    };
+    let (ann, bob, eve) = (operator("ann").await, operator("bob").await, operator("eve").await);
+    let body = json!({"action": "trigger", "filter": {"tag": "long"}});
+    // The later owners find room, though the first one wants all of it.
+    for (name, who, others) in [("ann", &ann, 0), ("bob", &bob, 1), ("eve", &eve, 2)] {
+        let starts = (0..limits::OPERATIONS_RUNNING_MAX).map(|_| who.post("/api/v1/bulk", &body));
+        let answers = futures_util::future::join_all(starts).await;
+        let (started, refused): (Vec<_>, Vec<_>) =
+            answers.iter().partition(|(status, _)| *status == StatusCode::ACCEPTED);
+        assert!(refused.iter().all(|(status, _)| *status == StatusCode::CONFLICT), "{refused:?}");
+        let operations = server.client().operations(None, None).await.unwrap().items;
+        let running = operations.iter().filter(|operation| operation.status == OperationStatus::Running);
+        let (theirs, running): (Vec<_>, Vec<_>) =
+            (running.clone().filter(|operation| operation.requested_by == name).collect(), running.collect());
+        // One that has finished meanwhile has made room for another.
+        let finished = operations.len() - running.len();
+        let room = limits::OPERATIONS_RUNNING_MAX - (others * limits::OPERATIONS_OF_OWNER_MAX);
+        let max = room.min(limits::OPERATIONS_OF_OWNER_MAX);
+        assert!(!refused.is_empty() && started.len() <= max + finished, "{answers:?}");
+        assert!(started.len() >= max, "{answers:?}");
+        assert!(theirs.len() <= limits::OPERATIONS_OF_OWNER_MAX, "{operations:?}");
+        assert!(running.len() <= limits::OPERATIONS_RUNNING_MAX, "{operations:?}");
+    }
 }
 
 #[tokio::test]

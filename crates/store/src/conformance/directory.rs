@@ -4,7 +4,7 @@ use super::audit::{entries, entry};
 use super::fixture::at;
 use punctual_core::access::{GrantTerms, NamePattern, Permission, Role, Scope};
 use punctual_core::ports::{
-    BoundedAddition, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentLimit, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredDocument, StoredSecret, Token, TokenAbout, User,
+    BoundedAddition, DirectoryChange, DirectoryOutcome, DocumentChange, DocumentKind, DocumentLimit, DocumentShare, Page, ParentToken, ReplacedSecret, SealedValue, SecretAbout, Store, StoredDocument, StoredSecret, Token, TokenAbout, User,
     UserAbout,
 };
 use punctual_core::secrets::SecretRule;
@@ -418,7 +418,7 @@ pub async fn a_document_changes_once_when_many_change_it(store: Arc<dyn Store>) 
 pub async fn additions_at_once_do_not_exceed_their_limit(store: Arc<dyn Store>) {
     const MAX: usize = 3;
     let add = async |name: &str| {
-        let limit = DocumentLimit { after: "2-", max: MAX };
+        let limit = DocumentLimit { after: "2-", max: MAX, share: None };
         store.add_within(document(name, 1), limit, None).await.unwrap()
     };
     // Names before the limit's first one do not count.
@@ -435,4 +435,15 @@ pub async fn additions_at_once_do_not_exceed_their_limit(store: Arc<dyn Store>) 
     assert_eq!(change_documents(&*store, &[removal(&stored[0].name, 1)]).await, DirectoryOutcome::Done);
     assert_eq!(add("2-x").await, BoundedAddition::Done, "there is room again");
     assert_eq!(add("2-y").await, BoundedAddition::Full);
+    // One sort may have a part of the room.
+    let of_sort = async |name: &str, max: usize, sort: &str| {
+        let counts = |document: &StoredDocument| document.name.starts_with(sort);
+        let limit = DocumentLimit { after: "3-", max: 3, share: Some(DocumentShare { max, counts: &counts }) };
+        store.add_within(document(name, 1), limit, None).await.unwrap()
+    };
+    assert_eq!(of_sort("3-a-1", 2, "3-a-").await, BoundedAddition::Done);
+    assert_eq!(of_sort("3-a-2", 2, "3-a-").await, BoundedAddition::Done);
+    assert_eq!(of_sort("3-a-3", 2, "3-a-").await, BoundedAddition::ShareFull);
+    assert_eq!(of_sort("3-b-1", 2, "3-b-").await, BoundedAddition::Done);
+    assert_eq!(of_sort("3-b-2", 2, "3-b-").await, BoundedAddition::Full);
 }
