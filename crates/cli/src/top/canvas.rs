@@ -61,7 +61,7 @@ pub fn divided(length: u16, shares: &[u16], gap: u16) -> Vec<Range<u16>> {
 
 /// A character with its style. What follows a wide character is empty.
 #[derive(Debug, Clone, PartialEq)]
-struct Cell {
+struct CanvasCell {
     text: String,
     style: ContentStyle,
 }
@@ -71,12 +71,12 @@ struct Cell {
 pub struct Canvas {
     width: u16,
     height: u16,
-    cells: Vec<Cell>,
+    cells: Vec<CanvasCell>,
 }
 
 impl Canvas {
     pub fn new(width: u16, height: u16) -> Self {
-        let blank = Cell { text: " ".to_owned(), style: ContentStyle::new() };
+        let blank = CanvasCell { text: " ".to_owned(), style: ContentStyle::new() };
         Canvas { width, height, cells: vec![blank; usize::from(width) * usize::from(height)] }
     }
 
@@ -101,7 +101,7 @@ impl Canvas {
             }
             for column in x..x + width {
                 let text = if column == x { character.to_owned() } else { String::new() };
-                self.put(column, area.y, Cell { text, style });
+                self.put(column, area.y, CanvasCell { text, style });
             }
             x += width;
         }
@@ -117,7 +117,7 @@ impl Canvas {
         self.write(area, &character.repeat(usize::from(area.width)), style);
     }
 
-    fn put(&mut self, x: u16, y: u16, cell: Cell) {
+    fn put(&mut self, x: u16, y: u16, cell: CanvasCell) {
         if x >= self.width || y >= self.height {
             return;
         }
@@ -129,7 +129,7 @@ impl Canvas {
         self.cells[place] = cell;
     }
 
-    fn line(&self, y: u16) -> &[Cell] {
+    fn line(&self, y: u16) -> &[CanvasCell] {
         let start = usize::from(y) * usize::from(self.width);
         &self.cells[start..start + usize::from(self.width)]
     }
@@ -197,7 +197,7 @@ fn restore() {
     let _ = terminal::disable_raw_mode();
 }
 
-fn write_line(out: &mut impl Write, y: u16, line: &[Cell]) -> io::Result<()> {
+fn write_line(out: &mut impl Write, y: u16, line: &[CanvasCell]) -> io::Result<()> {
     queue!(out, MoveTo(0, y))?;
     for run in line.chunk_by(|cell, next| cell.style == next.style) {
         let text: String = run.iter().map(|cell| cell.text.as_str()).collect();
