@@ -5,6 +5,7 @@ mod chaos;
 mod check;
 mod dashboard_types;
 mod fresh;
+mod package;
 mod services;
 mod test;
 mod tools;
@@ -13,7 +14,7 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// For all commands except services, which have their own.
+/// For all commands whose modules have none of their own.
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
 cargo xtask dashboard-speed --server URL --token-file FILE [--jobs N] [--minutes N]
@@ -42,6 +43,10 @@ fn main() -> Result<ExitCode> {
         }
         ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
+        ["package"] => {
+            package::run(&root())?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
@@ -50,17 +55,15 @@ fn main() -> Result<ExitCode> {
             Ok(if has_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         [] | ["help" | "--help" | "-h"] => {
-            println!("{USAGE}{}\n{}\n{}", chaos::USAGE, fresh::USAGE, services::USAGE);
+            println!("{}", usage());
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!(
-            "unknown command: {}\n\n{USAGE}{}\n{}\n{}",
-            words.join(" "),
-            chaos::USAGE,
-            fresh::USAGE,
-            services::USAGE
-        ),
+        _ => bail!("unknown command: {}\n\n{}", words.join(" "), usage()),
     }
+}
+
+fn usage() -> String {
+    [USAGE, package::USAGE, chaos::USAGE, fresh::USAGE, services::USAGE].join("\n")
 }
 
 /// The root of the repository, directly above xtask.

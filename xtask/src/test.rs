@@ -123,14 +123,14 @@ fn steps(extent: Extent) -> Vec<Step> {
     steps
 }
 
+/// librdkafka's C++ library is left out, so that a machine without a C++ compiler is enough.
+pub const KAFKA_VARIABLES: [(&str, &str); 2] = [("CXX", "cc"), ("GNUMAKEFLAGS", "LIBSUBDIRS=src")];
+
 /// Few users need Kafka, and its C library takes longer to compile than the crate that uses it. The brokers are part of
-/// the tests. librdkafka's C++ library is left out, so that a machine without a C++ compiler is enough.
+/// the tests.
 fn kafka() -> Action {
     let words = ["test", "-p", "punctual-queue", "--features", "kafka", "--lib", "--", "kafka", "options"];
-    Action::Cargo {
-        arguments: words.to_vec(),
-        environment: vec![("CXX", "cc"), ("GNUMAKEFLAGS", "LIBSUBDIRS=src")],
-    }
+    Action::Cargo { arguments: words.to_vec(), environment: KAFKA_VARIABLES.to_vec() }
 }
 
 /// The arguments of cargo, and those after them.

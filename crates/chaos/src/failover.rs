@@ -5,7 +5,7 @@ use crate::cluster::{ChaosCluster, ClusterOptions};
 use crate::lateness::{LATE, StartLateness, starts};
 use crate::load::{ClientLoad, LoadOptions, calling};
 use crate::member::{MemberProcess, now};
-use crate::observed::{Attempts, Observed, OverlapAllowed, Times, Wish};
+use crate::observed::{Attempts, Observed, OverlapAllowed, RequestedJob, Times};
 use crate::plan::Role;
 use crate::recorder::{CallBehaviour, CallOutcome, RecordedRun, Recorder};
 use anyhow::{Context, Result, ensure};
@@ -98,7 +98,7 @@ pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Res
     Ok(FailoverReport { store: options.service.clone(), measured })
 }
 
-fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
+fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, RequestedJob)> {
     let behaviour = CallBehaviour { takes: Duration::from_millis(20), failing_attempts: 0 };
     let key = format!("ticking-{index}");
     // Spread over the second, as independent jobs are.
@@ -111,7 +111,7 @@ fn ticking(index: usize, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
     };
     let times = Times::Every { first, step: Duration::from_secs(1), last: Timestamp::MAX };
     let attempts = Attempts::UntilItSucceeds;
-    Ok((job, Wish { key, times, overlap: OverlapAllowed::Allow, attempts, acknowledged: None }))
+    Ok((job, RequestedJob { key, times, overlap: OverlapAllowed::Allow, attempts, acknowledged: None }))
 }
 
 struct Scene<'a> {
@@ -201,7 +201,7 @@ impl Scene<'_> {
         let mut waiting = BTreeSet::new();
         for index in 0..LONG {
             let key = format!("long-{round}-{index}");
-            let wish = Wish {
+            let wish = RequestedJob {
                 key: key.clone(),
                 times: Times::Once { at: None },
                 overlap: OverlapAllowed::Allow,

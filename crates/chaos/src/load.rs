@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::member::now;
-use crate::observed::{Attempts, ClientRequest, OverlapAllowed, Times, Wish};
+use crate::observed::{Attempts, ClientRequest, OverlapAllowed, RequestedJob, Times};
 use crate::recorder::{CallBehaviour, Recorder};
 use anyhow::{Context, Result};
 use punctual_client::{Client, ClientError, RetryBody, RetryStrategy, SubmitJob};
@@ -53,7 +53,7 @@ pub struct ClientLoad<'a> {
     recorder: &'a Recorder,
     nodes: Vec<Client>,
     turn: AtomicUsize,
-    wishes: Mutex<Vec<Wish>>,
+    wishes: Mutex<Vec<RequestedJob>>,
     asked: Mutex<Vec<ClientRequest>>,
 }
 
@@ -134,10 +134,10 @@ impl<'a> ClientLoad<'a> {
     }
 
     /// Submits a job, and records the wish and the outcome.
-    pub async fn submit(&self, job: SubmitJob, wish: Wish) -> Result<JobId, ClientError> {
+    pub async fn submit(&self, job: SubmitJob, wish: RequestedJob) -> Result<JobId, ClientError> {
         let answer = self.ask(async |node| node.submit(&job).await).await;
         let acknowledged = answer.as_ref().ok().map(|submitted| submitted.job_id);
-        let wish = Wish { acknowledged, ..wish };
+        let wish = RequestedJob { acknowledged, ..wish };
         self.wishes.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
         answer.map(|submitted| submitted.job_id)
     }
@@ -180,7 +180,7 @@ impl<'a> ClientLoad<'a> {
         &self.nodes
     }
 
-    pub fn into_observed(self) -> (Vec<Wish>, Vec<ClientRequest>) {
+    pub fn into_observed(self) -> (Vec<RequestedJob>, Vec<ClientRequest>) {
         let inner = |error: PoisonError<_>| error.into_inner();
         (
             self.wishes.into_inner().unwrap_or_else(PoisonError::into_inner),
@@ -208,7 +208,7 @@ fn recurring(
     lease: Duration,
     window: Range<Timestamp>,
     recorder: &Recorder,
-) -> Result<(SubmitJob, Wish)> {
+) -> Result<(SubmitJob, RequestedJob)> {
     const STEPS_MS: [u64; 5] = [1_000, 2_000, 3_000, 5_000, 1_500];
     let step = Duration::from_millis(STEPS_MS[index % STEPS_MS.len()]);
     let is_cron = index % 2 == 1 && step.subsec_millis() == 0;
@@ -235,7 +235,7 @@ fn recurring(
     };
     let first = if is_cron { next_multiple(from, step) } else { from };
     let times = Times::Every { first, step, last: until };
-    Ok((job, Wish { key, times, overlap, attempts: Attempts::UntilItSucceeds, acknowledged: None }))
+    Ok((job, RequestedJob { key, times, overlap, attempts: Attempts::UntilItSucceeds, acknowledged: None }))
 }
 
 /// Steps in seconds that divide a minute, as in `*/5`, give the same times on every clock.
@@ -246,7 +246,7 @@ fn next_multiple(from: Timestamp, step: Duration) -> Timestamp {
 
 /// Every kind of one-time job: immediate or delayed, quick and slow, with failing attempts, and with only one
 /// attempt.
-fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(SubmitJob, Wish)> {
+fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(SubmitJob, RequestedJob)> {
     let LoadOptions { seed, lease, .. } = *options;
     let mut chance = Chance::new(seed.rotate_left(17) ^ index);
     let takes = match index % 20 {
@@ -267,6 +267,12 @@ fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(S
     let job = SubmitJob { execute_at: at, max_retries, ..job };
     Ok((
         job,
-        Wish { key, times: Times::Once { at }, overlap: OverlapAllowed::Skip, attempts, acknowledged: None },
+        RequestedJob {
+            key,
+            times: Times::Once { at },
+            overlap: OverlapAllowed::Skip,
+            attempts,
+            acknowledged: None,
+        },
     ))
 }

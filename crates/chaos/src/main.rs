@@ -46,7 +46,7 @@ const SHORT_LEASE: Duration = Duration::from_secs(2);
 #[command(name = "cargo xtask chaos", disable_help_subcommand = true)]
 struct ChaosArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<ChaosCommand>,
     /// The databases to run on, one after the other; by default both
     #[arg(long, value_enum, global = true)]
     store: Vec<ChaosStore>,
@@ -80,7 +80,7 @@ struct ChaosArgs {
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ChaosCommand {
     /// Measure the effect of losing or restarting one process, without other faults
     Failover {
         /// Start with this older binary, and replace it process by process under load before the other measurements
@@ -135,7 +135,7 @@ async fn run_all(arguments: &ChaosArgs) -> Result<bool> {
     for store in stores {
         all_passed &= match &arguments.what {
             None => run_one(arguments, *store, seed).await?,
-            Some(What::Failover { upgrade_from }) => {
+            Some(ChaosCommand::Failover { upgrade_from }) => {
                 measure_failover(arguments, *store, upgrade_from.as_deref()).await?
             }
         };

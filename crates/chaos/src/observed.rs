@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A job that a client requested.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct RequestedJob {
     /// Its `idempotency_key`: however often it is submitted, it is one job.
     pub key: String,
     pub times: Times,
@@ -113,7 +113,7 @@ pub struct ClientRequest {
 pub struct Observed {
     /// The names of the API nodes.
     pub apis: Vec<String>,
-    pub wishes: Vec<Wish>,
+    pub wishes: Vec<RequestedJob>,
     pub jobs: Vec<FoundJob>,
     pub runs: Vec<RecordedRun>,
     pub asked: Vec<ClientRequest>,

@@ -84,7 +84,7 @@ pub struct RemoveArgs {
 
 /// A context as it is shown: never with its token.
 #[derive(Serialize)]
-struct Shown {
+struct ContextView {
     name: String,
     server: String,
     current: bool,
@@ -103,7 +103,7 @@ pub fn run(command: ContextCommand) -> anyhow::Result<Exit> {
         ContextCommand::Use(args) => make_current(args.name.as_deref())?,
         ContextCommand::List(args) => {
             let contexts = Contexts::read()?;
-            let shown: Vec<Shown> =
+            let shown: Vec<ContextView> =
                 contexts.iter().map(|(name, _)| shown(&contexts, name)).collect::<Result<_, _>>()?;
             args.output.print(&shown, |shown| contexts_table(shown))?;
         }
@@ -193,9 +193,9 @@ pub fn token_id(token: &str) -> Option<&str> {
     token.strip_prefix("pt_")?.split('_').next()
 }
 
-fn shown(contexts: &Contexts, name: &str) -> Result<Shown, CliError> {
+fn shown(contexts: &Contexts, name: &str) -> Result<ContextView, CliError> {
     let context = contexts.get(name)?.clone();
-    Ok(Shown {
+    Ok(ContextView {
         name: name.to_owned(),
         server: context.server,
         current: contexts.current() == Some(name),
@@ -208,7 +208,7 @@ fn shown(contexts: &Contexts, name: &str) -> Result<Shown, CliError> {
     })
 }
 
-fn token_of(shown: &Shown) -> String {
+fn token_of(shown: &ContextView) -> String {
     match (&shown.token_id, &shown.token_file) {
         (Some(id), _) => id.clone(),
         (None, Some(file)) => format!("in {}", file.display()),
@@ -217,7 +217,7 @@ fn token_of(shown: &Shown) -> String {
     }
 }
 
-fn contexts_table(shown: &[Shown]) -> String {
+fn contexts_table(shown: &[ContextView]) -> String {
     if shown.is_empty() {
         return "there are no contexts; add one with `punctual context add` or `punctual login`".to_owned();
     }
@@ -228,7 +228,7 @@ fn contexts_table(shown: &[Shown]) -> String {
     table(&["CURRENT", "NAME", "SERVER", "TOKEN"], rows)
 }
 
-fn described(shown: &Shown, file: &Path) -> String {
+fn described(shown: &ContextView, file: &Path) -> String {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     details([
         ("name", Some(shown.name.clone())),

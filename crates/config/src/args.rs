@@ -138,17 +138,17 @@ pub fn request_key(text: &str) -> Result<String, String> {
 
 /// A retention time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetentionTime {
     For(Duration),
     Forever,
 }
 
-pub fn kept(text: &str) -> Result<Kept, String> {
+pub fn kept(text: &str) -> Result<RetentionTime, String> {
     if text.eq_ignore_ascii_case("forever") {
-        return Ok(Kept::Forever);
+        return Ok(RetentionTime::Forever);
     }
     match text.parse::<Span>() {
-        Ok(span) if span.get() > Duration::ZERO => Ok(Kept::For(span.get())),
+        Ok(span) if span.get() > Duration::ZERO => Ok(RetentionTime::For(span.get())),
         _ => Err("must be a duration such as 30d or 12h, or forever".to_owned()),
     }
 }
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_kept_for_a_time_or_for_good() {
-        assert_eq!(kept("30d"), Ok(Kept::For(Duration::from_secs(30 * 24 * 3_600))));
-        assert_eq!(kept("Forever"), Ok(Kept::Forever));
+        assert_eq!(kept("30d"), Ok(RetentionTime::For(Duration::from_secs(30 * 24 * 3_600))));
+        assert_eq!(kept("Forever"), Ok(RetentionTime::Forever));
         for bad in ["", "0s", "30", "never", "-1d"] {
             assert!(kept(bad).is_err(), "{bad}");
         }

@@ -48,14 +48,14 @@ pub struct ServerConnect {
     pub token_origin: String,
     pub data_dir: DataDir,
     pub tls: ClientTls,
-    pub way: Way,
+    pub way: ConnectionPath,
     /// How long to repeat requests that the server asks to repeat later.
     pub retry_time: Duration,
 }
 
 /// How a command reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ConnectionPath {
     Network,
     /// Through the socket in the data directory.
     Socket,
@@ -136,12 +136,12 @@ impl ConnectArgs {
         let given = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
         let is_given = given.is_some() || settings.token_file.is_some();
         let way = match &named {
-            Some(_) if is_given || in_use.is_some() => Way::Network,
+            Some(_) if is_given || in_use.is_some() => ConnectionPath::Network,
             Some(server) if announced.as_deref().is_none_or(|address| !is_same(server, address)) => {
-                Way::Network
+                ConnectionPath::Network
             }
-            None if is_given && !data_dir.has_served() => Way::Network,
-            _ => Way::Socket,
+            None if is_given && !data_dir.has_served() => ConnectionPath::Network,
+            _ => ConnectionPath::Socket,
         };
         let (token, token_origin) = match (given, &in_use, &settings.token_file) {
             (Some(token), ..) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),
@@ -149,7 +149,7 @@ impl ConnectArgs {
             (None, _, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
             (None, None, None) => {
                 let file = data_dir.token_file();
-                let token = if way == Way::Socket { data_dir.token()? } else { None };
+                let token = if way == ConnectionPath::Socket { data_dir.token()? } else { None };
                 (token.map(|token| as_token(token, &file)).transpose()?, file.display().to_string())
             }
         };
@@ -214,8 +214,8 @@ impl ServerConnect {
     /// A client that sends this token, without settings for people.
     pub fn open(&self, token: String) -> anyhow::Result<Client> {
         let client = match self.way {
-            Way::Network => Client::with_tls(&self.server, token, &self.tls)?,
-            Way::Socket => {
+            ConnectionPath::Network => Client::with_tls(&self.server, token, &self.tls)?,
+            ConnectionPath::Socket => {
                 let data_dir = self.data_dir.clone();
                 Client::on_socket(&data_dir.socket()?, shown(&self.server), token)?
                     .with_socket_name(data_dir.socket_file().display().to_string())
@@ -235,13 +235,13 @@ impl ServerConnect {
                     let origin = &self.token_origin;
                     format!("no token: {origin} has none; `punctual login --context {name}` adds one")
                 }
-                (None, Way::Network) => format!(
+                (None, ConnectionPath::Network) => format!(
                     "no token for {}: a token in a data directory is only sent to the server of that directory; pass one with \
                      --token-file or PUNCTUAL_TOKEN, or store one with `punctual login --server {}`; leave --server out for the \
                      server of the data directory",
                     self.server, self.server
                 ),
-                (None, Way::Socket) => format!(
+                (None, ConnectionPath::Socket) => format!(
                     "no token: {} does not exist; start `punctual serve` here, or pass a token with --token-file, \
                      PUNCTUAL_TOKEN or --data-dir; on a shared database the first server created it: copy its admin.token \
                      here, or pass a copy with --token-file or PUNCTUAL_TOKEN_FILE",

@@ -2,7 +2,7 @@
 //! variables, the template and the reference page are all generated from these tables.
 
 use crate::allowed::{Allowed, AllowedNetwork, CommandChannel, ConfiguredChannel};
-use crate::args::Kept;
+use crate::args::RetentionTime;
 use crate::choices::{ClientAuth, ClockKind, LogFormat};
 use crate::coordination_url::CoordinationUrl;
 use crate::layers::Layers;
@@ -405,13 +405,13 @@ settings! {
     /// What schedulers retain.
     pub struct SchedulerSettings {
         /// How long to keep jobs after they have finished; jobs with dead letters are kept
-        keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
+        keep_finished_jobs: RetentionTime = "keep_finished_jobs", is("forever"),
             "The history of a job is deleted with it.";
         /// How long to keep the history and logs of executions
-        keep_history: Kept = "keep_history", is("30d"),
+        keep_history: RetentionTime = "keep_history", is("30d"),
             "Older entries are deleted in small batches, once a minute. The space is reused; the file does not shrink.";
         /// How long to keep entries of the audit log
-        keep_audit: Kept = "keep_audit", is("365d"),
+        keep_audit: RetentionTime = "keep_audit", is("365d"),
             "The chain of the entries that are left stays verifiable.";
         /// How long to keep the figures per minute that charts are drawn from
         keep_series: Length<HOUR, {90 * 24 * HOUR}> = "keep_series", is("14d"),

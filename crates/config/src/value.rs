@@ -1,6 +1,6 @@
 //! Types of setting values: their syntax in a file, a variable or a flag, and how they are printed.
 
-use crate::args::{self, Kept, SLOTS_MAX};
+use crate::args::{self, RetentionTime, SLOTS_MAX};
 use clap::ValueEnum;
 use punctual_client::Span;
 use punctual_core::health::FreeMin;
@@ -364,7 +364,7 @@ impl<const MIN_MS: u64, const MAX_MS: u64> Value for Length<MIN_MS, MAX_MS> {
     }
 }
 
-impl Value for Kept {
+impl Value for RetentionTime {
     fn kind() -> String {
         "a duration such as 30d or 12h, or forever".to_owned()
     }
@@ -379,8 +379,8 @@ impl Value for Kept {
 
     fn written(&self) -> Json {
         match self {
-            Kept::For(time) => Span::from(*time).to_string().into(),
-            Kept::Forever => "forever".into(),
+            RetentionTime::For(time) => Span::from(*time).to_string().into(),
+            RetentionTime::Forever => "forever".into(),
         }
     }
 }

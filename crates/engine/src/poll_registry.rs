@@ -18,11 +18,11 @@ pub(crate) type PollResult = Result<Vec<Assignment>, WorkerPortError>;
 
 #[derive(Default)]
 pub(crate) struct PollRegistry {
-    polls: Mutex<BTreeMap<SlotReservation, Parked>>,
+    polls: Mutex<BTreeMap<SlotReservation, WaitingPoll>>,
     unchecked: Notify,
 }
 
-struct Parked {
+struct WaitingPoll {
     poll: Poll,
     state: ParkedState,
     /// Its wait is over: the next outcome from the store is its answer, even if that is empty.
@@ -61,7 +61,10 @@ impl PollRegistry {
                 let _ = old.reply.send(Err(WorkerPortError::StaleTurn));
             }
         }
-        polls.insert(reservation, Parked { poll, state: ParkedState::Unchecked, is_leaving: false, reply });
+        polls.insert(
+            reservation,
+            WaitingPoll { poll, state: ParkedState::Unchecked, is_leaving: false, reply },
+        );
         drop(polls);
         self.unchecked.notify_one();
         answer
@@ -97,7 +100,7 @@ impl PollRegistry {
 
     /// Whether an idle poll serves this lane.
     pub(crate) fn is_idle_for(&self, lane: &Lane) -> bool {
-        let is_idle = |parked: &Parked| parked.state == ParkedState::Idle;
+        let is_idle = |parked: &WaitingPoll| parked.state == ParkedState::Idle;
         self.lock()
             .values()
             .any(|parked| is_idle(parked) && serves(&parked.poll, lane.queue(), lane.job_type()))
@@ -169,7 +172,7 @@ impl PollRegistry {
         job_type: &str,
     ) -> Option<SlotReservation> {
         let mut polls = self.lock();
-        let has_room = |reservation: &SlotReservation, parked: &Parked| {
+        let has_room = |reservation: &SlotReservation, parked: &WaitingPoll| {
             let free = reserved.free.get(reservation).copied();
             free.map_or(parked.state == ParkedState::Idle && !parked.reply.is_closed(), |free| free > 0)
         };
@@ -262,12 +265,12 @@ impl PollRegistry {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SlotReservation, Parked>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SlotReservation, WaitingPoll>> {
         self.polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Parked {
+impl WaitingPoll {
     fn look_again(&mut self) {
         self.state = match self.state {
             ParkedState::Busy { .. } => ParkedState::Busy { woken: true },

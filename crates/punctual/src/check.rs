@@ -43,7 +43,7 @@ struct Checked {
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
     let around = args.data_dir.surroundings()?;
     let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
-    let Found { repaired, problems, notes } = match &place {
+    let CheckResult { repaired, problems, notes } = match &place {
         StorePlace::Sqlite(directory) => check_files(directory, &args).await?,
         StorePlace::Server(server) => check_database(server, &args).await?,
     };
@@ -58,7 +58,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
 }
 
 #[derive(Default)]
-struct Found {
+struct CheckResult {
     repaired: Vec<String>,
     problems: Vec<String>,
     notes: Vec<String>,
@@ -66,14 +66,14 @@ struct Found {
 
 /// Reads all of the files and changes nothing, not even a file left behind by a crash. Only with `--repair`
 /// does it first open the store as a server would.
-async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found> {
+async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<CheckResult> {
     must_hold_database(directory)?;
     let repaired = if args.repair { repair(directory).await? } else { vec![] };
     let files = directory.to_owned();
     let checked = tokio::task::spawn_blocking(move || sqlite::check_files(&files)).await;
     let FileCheck { problems, notes } =
         checked.context("the check was interrupted")?.map_err(|error| cannot_open(directory, error))?;
-    Ok(Found { repaired, problems, notes })
+    Ok(CheckResult { repaired, problems, notes })
 }
 
 async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
@@ -88,16 +88,16 @@ async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
 
 /// Compares the tables with what this version expects, and the counters with their rows; exact even while
 /// servers are running.
-async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, CliError> {
+async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<CheckResult, CliError> {
     let mut problems = store::verify_tables(place).await?;
     // Without the expected tables, nothing can be counted.
     if !problems.is_empty() {
-        return Ok(Found { problems, ..Found::default() });
+        return Ok(CheckResult { problems, ..CheckResult::default() });
     }
     let repaired = if args.repair { store::repair_counters(place).await? } else { vec![] };
     problems.extend(store::find_malformed(place).await?);
     problems.extend(in_words(&store::find_counter_mismatches(place).await?));
-    Ok(Found { repaired: in_words(&repaired), problems, notes: vec![] })
+    Ok(CheckResult { repaired: in_words(&repaired), problems, notes: vec![] })
 }
 
 fn in_words(mismatches: &[CounterMismatch]) -> Vec<String> {

@@ -192,7 +192,7 @@ async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::R
     let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;
     let main = Pid::from_child(&main);
     let (mut ends_at, mut code) = (None, ExitCode::FAILURE);
-    while let Left::Some { main_ended } = reap(main) {
+    while let ReapResult::Some { main_ended } = reap(main) {
         if let Some(status) = main_ended {
             report(&mut report_pipe, status)?;
             code = exit_code(status);
@@ -219,19 +219,19 @@ fn report(report_pipe: &mut fs::File, status: WaitStatus) -> io::Result<()> {
     report_pipe.write_all(&serde_json::to_vec(&super::how(status))?)
 }
 
-enum Left {
+enum ReapResult {
     Some { main_ended: Option<WaitStatus> },
     Nothing,
 }
 
 /// Reaps ended processes, up to the command itself.
-fn reap(main: Pid) -> Left {
+fn reap(main: Pid) -> ReapResult {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == main => return Left::Some { main_ended: Some(status) },
+            Ok(Some((pid, status))) if pid == main => return ReapResult::Some { main_ended: Some(status) },
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return Left::Some { main_ended: None },
-            Err(_) => return Left::Nothing,
+            Ok(None) => return ReapResult::Some { main_ended: None },
+            Err(_) => return ReapResult::Nothing,
         }
     }
 }

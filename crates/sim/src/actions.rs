@@ -5,7 +5,7 @@ use crate::auditor::AuditViolation;
 use crate::clients::{Clients, KnownJob};
 use crate::lock;
 use crate::network::NoAnswer;
-use crate::workload::{Mood, QUEUES, changed, queue_settings, without_slow_rates};
+use crate::workload::{ClientBehaviour, QUEUES, changed, queue_settings, without_slow_rates};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::Job;
@@ -107,7 +107,7 @@ impl Clients {
         let KnownJob { id, spec, version } = known.jobs[index].clone();
         drop(known);
         let control = |verb: Verb| Some(ClientAction::Control(id, Box::new(verb)));
-        if self.setting.mood == Mood::Fickle && rng.per_mille(700) {
+        if self.setting.mood == ClientBehaviour::Fickle && rng.per_mille(700) {
             let verb = match rng.below(20) {
                 0..=7 => {
                     let spec = changed(&mut rng, &spec, world.now(), self.setting);

@@ -15,7 +15,9 @@ use crate::network_faults::NetworkFaults;
 use crate::random::Rng;
 use crate::topology::NodeTopology;
 use crate::trace::Trace;
-use crate::workload::{Mood, SLOWEST_STEP, Workload, WorkloadSetting, starts_of, work_of, workload};
+use crate::workload::{
+    ClientBehaviour, SLOWEST_STEP, Workload, WorkloadSetting, starts_of, work_of, workload,
+};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
 use punctual_core::lifecycle_coverage::{self, MoveCounts};
@@ -167,7 +169,7 @@ fn run(
     let setting = WorkloadSetting {
         faults_for: rng.millis(8_000, 45_000),
         change,
-        mood: Mood::drawn(rng),
+        mood: ClientBehaviour::drawn(rng),
         is_limited: rng.per_mille(LIMITED_PER_MILLE) && store == StoreKind::Sqlite,
     };
     let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);

@@ -52,14 +52,14 @@ pub struct Workload {
 pub struct WorkloadSetting {
     pub faults_for: Duration,
     pub change: Option<ClockChange>,
-    pub mood: Mood,
+    pub mood: ClientBehaviour,
     /// Whether queues have limits, and owners weights.
     pub is_limited: bool,
 }
 
 /// The behaviour of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub enum ClientBehaviour {
     /// Anything.
     Mixed,
     /// A few one-time jobs that depend on each other, with clients that pause, trigger and postpone them:
@@ -67,9 +67,9 @@ pub enum Mood {
     Fickle,
 }
 
-impl Mood {
+impl ClientBehaviour {
     pub fn drawn(rng: &mut Rng) -> Self {
-        if rng.per_mille(FICKLE_PER_MILLE) { Mood::Fickle } else { Mood::Mixed }
+        if rng.per_mille(FICKLE_PER_MILLE) { ClientBehaviour::Fickle } else { ClientBehaviour::Mixed }
     }
 }
 
@@ -113,7 +113,7 @@ pub fn queue_settings(rng: &mut Rng, setting: WorkloadSetting) -> QueueSettings 
     }
     let max_depth = rng.per_mille(100).then(|| rng.between(4, 30));
     let limits = limits(rng);
-    if setting.mood == Mood::Fickle && rng.per_mille(700) {
+    if setting.mood == ClientBehaviour::Fickle && rng.per_mille(700) {
         // One at a time, so that there is a wait list with executions that clients pause and postpone.
         return QueueSettings { max_depth, limits: QueueLimits { concurrency: Some(1), ..limits } };
     }
@@ -154,7 +154,7 @@ struct ClientActivity {
 impl ClientActivity {
     fn drawn(rng: &mut Rng, setting: WorkloadSetting) -> Self {
         let faults_for = setting.faults_for;
-        if setting.mood == Mood::Fickle {
+        if setting.mood == ClientBehaviour::Fickle {
             let (jobs, actions) = (rng.between(4, 16), rng.between(80, 240));
             return ClientActivity { jobs, actions, submits_for: faults_for / 2, parents_per_mille: 800 };
         }
@@ -184,7 +184,7 @@ fn job(rng: &mut Rng, now: Timestamp, setting: WorkloadSetting) -> JobSpec {
     spec.settings.schedule = schedule(rng, now, setting);
     crowding(rng, &mut spec);
     expiry(rng, &mut spec, now);
-    if setting.mood == Mood::Fickle {
+    if setting.mood == ClientBehaviour::Fickle {
         fickle(rng, &mut spec, now);
     }
     let settings = &mut spec.settings;
@@ -266,7 +266,7 @@ fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
 /// An updated description of a job, with a few changes.
 pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: WorkloadSetting) -> JobSpec {
     let mut spec = spec.clone();
-    if setting.mood == Mood::Fickle && rng.per_mille(700) {
+    if setting.mood == ClientBehaviour::Fickle && rng.per_mille(700) {
         spec.settings.schedule = soon(rng, now);
         match rng.below(10) {
             0..=2 => spec.settings.expiry = Some(Expiry::AfterMs(rng.between(500, 9_000))),

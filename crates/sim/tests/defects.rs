@@ -239,3 +239,10 @@ fn every_defect_has_its_test() {
         assert!(tested.contains(&format!("check(Defect::{defect:?});")), "{defect:?} has no test");
     }
 }
+
+#[test]
+fn the_guide_says_how_many_defects_are_planted() {
+    let guide = include_str!("../../../docs/guides/how-we-test.md").replace('\n', " ");
+    let sentence = format!("{} defects are planted one at a time", Defect::ALL.len());
+    assert!(guide.contains(&sentence), "the guide does not say: {sentence}");
+}

@@ -27,7 +27,7 @@ pub(crate) struct NoteOutlet {
 
 /// What happens to unsent notes when the run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum UnsentNotes {
     /// They are sent: the next attempt, or the analysis of the failure, may need them.
     Send,
     /// They are dropped: notes of a successful execution are not kept.
@@ -59,10 +59,10 @@ impl ExecutionNotes {
     }
 
     /// The run is over: no more notes will come.
-    pub(crate) fn close(&self, rest: Rest) {
+    pub(crate) fn close(&self, rest: UnsentNotes) {
         let mut waiting = self.waiting();
         waiting.is_closed = true;
-        if rest == Rest::Drop {
+        if rest == UnsentNotes::Drop {
             waiting.give_up();
         }
         self.first.notify_one();
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(noted.len(), 3);
         assert!(noted.iter().all(|note| note.progress == Some(percent(100.0))), "the latest word counts");
         assert_eq!(noted.iter().map(|note| note.number).collect::<Vec<_>>(), [1, 2, 3].map(Some));
-        notes.close(Rest::Drop);
+        notes.close(UnsentNotes::Drop);
         keeping.await.unwrap();
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let house = House::new();
         let (notes, keeping) = notes(&house);
         notes.progress(percent(50.0));
-        notes.close(Rest::Drop);
+        notes.close(UnsentNotes::Drop);
         keeping.await.unwrap();
         assert_eq!(house.noted(), []);
     }
@@ -272,7 +272,7 @@ mod tests {
         let house = House::new();
         let (notes, keeping) = notes(&house);
         notes.progress(percent(50.0));
-        notes.close(Rest::Send);
+        notes.close(UnsentNotes::Send);
         keeping.await.unwrap();
         assert_eq!(house.noted().len(), 1);
         notes.progress(percent(60.0));

@@ -3,7 +3,7 @@
 
 use crate::Worker;
 use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
-use crate::notes::{ExecutionNotes, NoteOutlet, Rest};
+use crate::notes::{ExecutionNotes, NoteOutlet, UnsentNotes};
 use crate::results::{ResultOutlet, with_large_result};
 use crate::session::{SessionAction, SessionEvent};
 use crate::supervise::{self, SupervisedRun};
@@ -167,8 +167,8 @@ impl SessionHands<'_> {
             };
             logs.close();
             notes.close(match outcome {
-                Some(Outcome::Succeeded { .. }) => Rest::Drop,
-                _ => Rest::Send,
+                Some(Outcome::Succeeded { .. }) => UnsentNotes::Drop,
+                _ => UnsentNotes::Send,
             });
             select(kept, clock.sleep(limits::LAST_FLUSH_MAX)).await;
             // Without an outcome the session is over, and nothing is reported.

@@ -6,6 +6,7 @@ use std::path::Path;
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 200;
 const DECISIONS: &str = "docs/decisions/";
+pub const DECISIONS_INDEX: &str = "docs/decisions/README.md";
 
 pub fn check(root: &Path, file: &TextFile) -> Vec<Violation> {
     let mut violations = broken_links(file, |target| root.join(target).exists());
@@ -65,7 +66,7 @@ fn overlong_architecture(file: &TextFile) -> Option<Violation> {
 }
 
 fn is_decision(path: &str) -> bool {
-    path.strip_prefix(DECISIONS).is_some_and(|name| name != "README.md")
+    path.starts_with(DECISIONS) && path != DECISIONS_INDEX
 }
 
 fn unnumbered_decision(path: &str) -> Option<Violation> {
@@ -82,6 +83,59 @@ pub fn decision_number(path: &str) -> Option<(u32, String)> {
     let (number, _) = path.strip_prefix(DECISIONS)?.split_once('-')?;
     let is_number = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| (number.parse().expect("four digits"), path.to_owned()))
+}
+
+/// The index has a line for each number, in order: a link to the decision, or why there is none.
+pub fn unindexed_decisions(index: &TextFile, decisions: &[(u32, String)]) -> Vec<Violation> {
+    let entries: Vec<(usize, &str)> = index
+        .text
+        .lines()
+        .enumerate()
+        .filter_map(|(line, text)| Some((line + 1, text.strip_prefix("- ")?.trim_start_matches('['))))
+        .collect();
+    let violation = |line, advice| Violation { path: index.path.clone(), line, rule: "decisions", advice };
+    let mut violations = Vec::new();
+    for (number, (line, entry)) in (1..).zip(&entries) {
+        if !entry.starts_with(&format!("{number:04}")) {
+            violations.push(violation(*line, format!("{number:04} comes here: write why it is absent")));
+            break;
+        }
+    }
+    for (number, path) in decisions {
+        let name = path.trim_start_matches(DECISIONS);
+        if !entries.iter().any(|(_, entry)| entry.starts_with(&format!("{number:04}]({name}): "))) {
+            violations.push(violation(1, format!("{name} is not listed: add a line for it")));
+        }
+    }
+    violations
+}
+
+/// Pages that name source files for people who change them.
+const MAPS: [&str; 2] = [ARCHITECTURE, "CONTRIBUTING.md"];
+
+/// Names of source files in a map end the path of some file. A map may leave out the first folders.
+pub fn absent_sources(file: &TextFile, paths: &[&str]) -> Vec<Violation> {
+    if !MAPS.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    let mut violations = Vec::new();
+    for (line, text) in file.text.lines().enumerate() {
+        for name in text.split('`').skip(1).step_by(2).filter(|code| is_source_path(code)) {
+            if !paths.iter().any(|path| {
+                path.strip_suffix(name).is_some_and(|folders| folders.is_empty() || folders.ends_with('/'))
+            }) {
+                let advice = format!("{name} does not exist: name the file that replaced it");
+                violations.push(Violation { path: file.path.clone(), line: line + 1, rule: "maps", advice });
+            }
+        }
+    }
+    violations
+}
+
+fn is_source_path(code: &str) -> bool {
+    code.strip_suffix(".rs").is_some_and(|stem| {
+        stem.chars().all(|letter| letter.is_ascii_alphanumeric() || "/_-.".contains(letter))
+    })
 }
 
 pub fn repeated_decisions(decisions: &[(u32, String)]) -> Vec<Violation> {
@@ -143,5 +197,35 @@ mod tests {
         assert_eq!(unnumbered_decision("docs/decisions/12-a.md").unwrap().rule, "decisions");
         assert_eq!(unnumbered_decision("docs/decisions/0012-a.md"), None);
         assert_eq!(unnumbered_decision("docs/guides/a.md"), None);
+    }
+
+    #[test]
+    fn the_index_lists_every_decision_and_names_the_gaps() {
+        let decisions = [(1, format!("{DECISIONS}0001-a.md")), (3, format!("{DECISIONS}0003-c.md"))];
+        let advice = |text: &str| {
+            let index = TextFile { path: DECISIONS_INDEX.to_owned(), text: text.to_owned() };
+            let violations = unindexed_decisions(&index, &decisions);
+            violations.into_iter().map(|violation| violation.advice).collect::<Vec<_>>()
+        };
+        let complete = "# Decisions\n- [0001](0001-a.md): A\n- 0002: never used.\n- [0003](0003-c.md): C\n";
+        assert_eq!(advice(complete), Vec::<String>::new());
+        assert_eq!(
+            advice("- [0001](0001-a.md): A\n- [0003](0003-c.md): C\n"),
+            ["0002 comes here: write why it is absent"]
+        );
+        assert_eq!(advice("- [0001](0001-a.md): A\n"), ["0003-c.md is not listed: add a line for it"]);
+    }
+
+    #[test]
+    fn maps_name_files_that_exist() {
+        let paths = ["crates/core/src/job.rs", "crates/sim/src/store_connection.rs"];
+        let advice = |path: &str, text: &str| {
+            let file = TextFile { path: path.to_owned(), text: text.to_owned() };
+            absent_sources(&file, &paths).into_iter().map(|violation| violation.advice).collect::<Vec<_>>()
+        };
+        assert_eq!(advice(ARCHITECTURE, "`core/src/job.rs`, `*.rs` and `job.rs`"), Vec::<String>::new());
+        let absent = ["store.rs does not exist: name the file that replaced it"];
+        assert_eq!(advice(ARCHITECTURE, "in\n`store.rs`"), absent);
+        assert_eq!(advice("docs/api.md", "`store.rs`"), Vec::<String>::new());
     }
 }

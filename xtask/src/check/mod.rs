@@ -58,6 +58,7 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
     let metadata = cargo_metadata(root)?;
     let mut violations = edges::check(&metadata)?;
     let (mut decisions, mut types) = (Vec::new(), Vec::new());
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for file in &files {
         violations.extend(phrases::check(file));
         if file.path.ends_with(".rs") {
@@ -67,10 +68,13 @@ fn violations(root: &Path) -> Result<Vec<Violation>> {
             types.extend(types::declarations(&source));
         } else {
             violations.extend(docs::check(root, file));
+            violations.extend(docs::absent_sources(file, &paths));
             decisions.extend(docs::decision_number(&file.path));
         }
     }
     violations.extend(docs::repeated_decisions(&decisions));
+    let index = files.iter().find(|file| file.path == docs::DECISIONS_INDEX);
+    violations.extend(index.iter().flat_map(|index| docs::unindexed_decisions(index, &decisions)));
     violations.extend(types::repeated(&types));
     violations.sort();
     Ok(violations)

@@ -11,7 +11,7 @@ mod tests;
 
 pub use availability::{Availability, availability};
 
-use crate::observed::{FoundJob, Observed, Wish};
+use crate::observed::{FoundJob, Observed, RequestedJob};
 use crate::recorder::RecordedRun;
 use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub struct CheckVerdict {
 
 /// A wish, the job created for it, and the runs of that job.
 pub(crate) struct Case<'a> {
-    pub wish: &'a Wish,
+    pub wish: &'a RequestedJob,
     pub job: &'a FoundJob,
     pub runs: Vec<&'a RecordedRun>,
 }
@@ -137,7 +137,7 @@ fn cases(observed: &Observed) -> Vec<Case<'_>> {
     for run in &observed.runs {
         runs.entry(run.execution.occurrence.job).or_default().push(run);
     }
-    let wishes: BTreeMap<&str, &Wish> =
+    let wishes: BTreeMap<&str, &RequestedJob> =
         observed.wishes.iter().map(|wish| (wish.key.as_str(), wish)).collect();
     observed
         .jobs

@@ -1,7 +1,7 @@
 //! Every failure, and every job that did not run, caused a message that arrived. Repeats of a message have its id.
 
 use super::{CheckVerdict, CheckedRule, RuleViolation};
-use crate::observed::{Attempts, FoundJob, Observed, Wish};
+use crate::observed::{Attempts, FoundJob, Observed, RequestedJob};
 use crate::receiver::NotificationTry;
 use punctual_client::ExecutionStatus;
 use punctual_core::ids::ExecutionId;
@@ -74,7 +74,7 @@ fn told(messages: &[NotificationTry]) -> BTreeMap<(&str, String), BTreeSet<&str>
 
 /// The executions that failed for good, of jobs that have only one attempt.
 fn failures(observed: &Observed) -> Vec<ExecutionId> {
-    let wishes: BTreeMap<&str, &Wish> =
+    let wishes: BTreeMap<&str, &RequestedJob> =
         observed.wishes.iter().map(|wish| (wish.key.as_str(), wish)).collect();
     let has_one_attempt = |job: &&FoundJob| {
         let wish = job.key.as_deref().and_then(|key| wishes.get(key));

@@ -42,7 +42,7 @@ fn good() -> Observed {
 }
 
 fn wish(observed: &mut Observed, key: &str, times: Times, number: u64) {
-    observed.wishes.push(Wish {
+    observed.wishes.push(RequestedJob {
         key: key.to_owned(),
         times,
         overlap: OverlapAllowed::Skip,

@@ -79,7 +79,7 @@ pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
 }
 
 /// An input of the loop.
-enum News {
+enum TopInput {
     Read { snapshot: Box<TopSnapshot>, at: Instant },
     Lost(String),
     Pressed(ViewKey),
@@ -105,21 +105,21 @@ async fn show(mut screen: Screen, mut model: Model, sources: Sources) -> anyhow:
     loop {
         screen.show(|canvas| view::draw(&model, canvas))?;
         match news.recv().await {
-            Some(News::Read { snapshot, at }) => {
+            Some(TopInput::Read { snapshot, at }) => {
                 if !model.is_paused {
                     model.take(*snapshot, at.duration_since(read_at));
                     read_at = at;
                 }
             }
-            Some(News::Lost(reason)) => model.lose(reason),
-            Some(News::Pressed(key)) => {
+            Some(TopInput::Lost(reason)) => model.lose(reason),
+            Some(TopInput::Pressed(key)) => {
                 let (columns, rows) = (model.pane.sorts().len(), rows::rows(&model, model.pane).len());
                 if model.press(key, columns, rows) == AfterKey::Leave {
                     break;
                 }
             }
-            Some(News::Resized) => {}
-            Some(News::Stopped) | None => break,
+            Some(TopInput::Resized) => {}
+            Some(TopInput::Stopped) | None => break,
         }
     }
     reading.abort();
@@ -127,13 +127,13 @@ async fn show(mut screen: Screen, mut model: Model, sources: Sources) -> anyhow:
 }
 
 /// Reads periodically, also after the server was unavailable: its version may have changed by then.
-async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>) {
+async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<TopInput>) {
     loop {
         tokio::time::sleep(interval).await;
         let news = match tokio::time::timeout(READ_TIMEOUT, feed::read(&client)).await {
-            Ok(Ok(snapshot)) => News::Read { snapshot: Box::new(snapshot), at: Instant::now() },
-            Ok(Err(error)) => News::Lost(error.to_string()),
-            Err(_) => News::Lost(format!("no answer from {} within {READ_TIMEOUT:?}", client.server())),
+            Ok(Ok(snapshot)) => TopInput::Read { snapshot: Box::new(snapshot), at: Instant::now() },
+            Ok(Err(error)) => TopInput::Lost(error.to_string()),
+            Err(_) => TopInput::Lost(format!("no answer from {} within {READ_TIMEOUT:?}", client.server())),
         };
         if sender.send(news).await.is_err() {
             return;
@@ -142,7 +142,7 @@ async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>)
 }
 
 /// Ends when the receiver or the terminal is gone.
-fn read_keys(sender: &mpsc::Sender<News>) {
+fn read_keys(sender: &mpsc::Sender<TopInput>) {
     while !sender.is_closed() {
         let event = match event::poll(KEY_PAUSE) {
             Ok(false) => continue,
@@ -151,11 +151,11 @@ fn read_keys(sender: &mpsc::Sender<News>) {
         };
         let news = match event {
             Ok(Event::Key(pressed)) if pressed.kind == KeyEventKind::Press => {
-                key(pressed.code, pressed.modifiers).map(News::Pressed)
+                key(pressed.code, pressed.modifiers).map(TopInput::Pressed)
             }
-            Ok(Event::Resize(..)) => Some(News::Resized),
+            Ok(Event::Resize(..)) => Some(TopInput::Resized),
             Ok(_) => None,
-            Err(_) => Some(News::Stopped),
+            Err(_) => Some(TopInput::Stopped),
         };
         if news.is_some_and(|news| sender.blocking_send(news).is_err()) {
             return;
@@ -194,13 +194,13 @@ impl TerminalSignals {
         })
     }
 
-    async fn stop(mut self, sender: mpsc::Sender<News>) {
+    async fn stop(mut self, sender: mpsc::Sender<TopInput>) {
         tokio::select! {
             biased;
             _ = self.terminate.recv() => {}
             _ = self.hang_up.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-        let _ = sender.send(News::Stopped).await;
+        let _ = sender.send(TopInput::Stopped).await;
     }
 }

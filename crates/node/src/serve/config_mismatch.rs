@@ -39,7 +39,7 @@ pub fn watch(
 ) -> watch::Receiver<Vec<String>> {
     let (tell, told) = watch::channel(Vec::new());
     if let Some(shared) = &open.shared {
-        let config_mismatch = Apart {
+        let config_mismatch = MismatchWatch {
             engine: engine.clone(),
             host: host.clone(),
             info: info.clone(),
@@ -52,24 +52,24 @@ pub fn watch(
     told
 }
 
-struct Apart {
+struct MismatchWatch {
     engine: Arc<Engine>,
     host: Host,
     info: NodeInfo,
     membership_table: StoreCoordination,
     member: MemberId,
     /// The processes that the last scan found, and how many scans in a row have found each.
-    seen: BTreeMap<Stranger, u32>,
+    seen: BTreeMap<ForeignProcess, u32>,
 }
 
 /// A process on the same store with another coordination backend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Stranger {
+struct ForeignProcess {
     node_id: String,
     coordination: String,
 }
 
-impl Apart {
+impl MismatchWatch {
     async fn run(mut self, tell: watch::Sender<Vec<String>>, mut ending: watch::Receiver<bool>) {
         loop {
             match self.look().await {
@@ -89,7 +89,7 @@ impl Apart {
         }
     }
 
-    async fn look(&mut self) -> Result<BTreeSet<Stranger>, CoordinationError> {
+    async fn look(&mut self) -> Result<BTreeSet<ForeignProcess>, CoordinationError> {
         let Some(known) = self.engine.nodes().await else { return Ok(BTreeSet::new()) };
         let own = &self.info.coordination;
         if own == COORDINATION_BY_STORE {
@@ -115,7 +115,7 @@ impl Apart {
         Ok(())
     }
 
-    fn found(&mut self, found: BTreeSet<Stranger>, tell: &watch::Sender<Vec<String>>) {
+    fn found(&mut self, found: BTreeSet<ForeignProcess>, tell: &watch::Sender<Vec<String>>) {
         self.seen = counted(&self.seen, found);
         let own = &self.info.coordination;
         let certain_scans = if own == COORDINATION_BY_STORE { CERTAIN_SCANS } else { CERTAIN_ALIVE_SCANS };
@@ -136,8 +136,11 @@ impl Apart {
 }
 
 /// How many scans in a row have found each process.
-fn counted(before: &BTreeMap<Stranger, u32>, found: BTreeSet<Stranger>) -> BTreeMap<Stranger, u32> {
-    let count = |stranger: &Stranger| before.get(stranger).map_or(1, |scans| scans.saturating_add(1));
+fn counted(
+    before: &BTreeMap<ForeignProcess, u32>,
+    found: BTreeSet<ForeignProcess>,
+) -> BTreeMap<ForeignProcess, u32> {
+    let count = |stranger: &ForeignProcess| before.get(stranger).map_or(1, |scans| scans.saturating_add(1));
     found.into_iter().map(|stranger| (stranger.clone(), count(&stranger))).collect()
 }
 
@@ -151,7 +154,10 @@ fn coordinates_through_store(card: &Card) -> bool {
     card.coordination.is_empty() || card.coordination == COORDINATION_BY_STORE
 }
 
-fn strangers(cards: impl Iterator<Item = Card>, is_stranger: impl Fn(&Card) -> bool) -> BTreeSet<Stranger> {
+fn strangers(
+    cards: impl Iterator<Item = Card>,
+    is_stranger: impl Fn(&Card) -> bool,
+) -> BTreeSet<ForeignProcess> {
     let found = cards.filter(|card| is_stranger(card));
     found
         .map(|card| {
@@ -160,14 +166,14 @@ fn strangers(cards: impl Iterator<Item = Card>, is_stranger: impl Fn(&Card) -> b
             } else {
                 card.coordination
             };
-            Stranger { node_id: card.node_id, coordination }
+            ForeignProcess { node_id: card.node_id, coordination }
         })
         .collect()
 }
 
-impl Stranger {
+impl ForeignProcess {
     fn told(&self, own: &str) -> String {
-        let Stranger { node_id, coordination } = self;
+        let ForeignProcess { node_id, coordination } = self;
         let named =
             |kind: &str| if kind == COORDINATION_BY_STORE { "the store".to_owned() } else { kind.to_owned() };
         let how = if coordination == own {

@@ -155,12 +155,12 @@ impl ReadyQueue for WakeLine {
 
 /// Broken wake-ups.
 #[derive(Default)]
-struct Dead {
+struct BrokenReadyQueue {
     asked: AtomicUsize,
 }
 
 #[async_trait::async_trait]
-impl ReadyQueue for Dead {
+impl ReadyQueue for BrokenReadyQueue {
     fn kind(&self) -> &'static str {
         "memory"
     }
@@ -220,7 +220,7 @@ async fn work_that_nobody_told_of_is_found_by_looks() {
 async fn a_process_that_can_no_longer_hear_looks_by_itself() {
     let shared = SharedStore::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
-    let dead = Arc::new(Dead::default());
+    let dead = Arc::new(BrokenReadyQueue::default());
     let trusting = EngineConfig {
         dispatch_interval_hearing: NEVER,
         dispatch_interval_min: NEVER,
@@ -481,12 +481,12 @@ async fn schedulers_share_segments_out_and_go_on_alone_while_coordination_is_awa
 }
 
 /// A machine whose wall clock is off by this many microseconds.
-struct Off {
+struct SkewedClock {
     clock: Arc<dyn Clock>,
     by_us: AtomicI64,
 }
 
-impl Clock for Off {
+impl Clock for SkewedClock {
     fn wall(&self) -> Timestamp {
         self.clock.wall().shifted(self.by_us.load(Ordering::Relaxed))
     }
@@ -503,7 +503,7 @@ impl Clock for Off {
 #[tokio::test]
 async fn a_node_whose_clock_is_off_leaves_firing_to_others_until_it_is_right() {
     let shared = SharedStore::new();
-    let clock = Arc::new(Off { clock: shared.host.clock.clone(), by_us: AtomicI64::new(45_000_000) });
+    let clock = Arc::new(SkewedClock { clock: shared.host.clock.clone(), by_us: AtomicI64::new(45_000_000) });
     let host = Host { clock: clock.clone(), calendar: clock.clone(), ..shared.host.clone() };
     let off = Engine::new(sharing(Duties::Everything), host, shared.store.clone());
     off.start().await.unwrap();

@@ -28,23 +28,23 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What the directory shows about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Here {
+pub enum ServerPresence {
     /// No server has run here.
     Nothing,
     Stopped,
     Running,
 }
 
-pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
+pub fn check(data_dir: &DataDir) -> (Vec<Finding>, ServerPresence) {
     let path = data_dir.path();
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => metadata,
         Ok(_) => {
             let found = format!("{} is not a directory", path.display());
             let finding = Finding::failed("data directory", found, "choose another with --data-dir");
-            return (vec![finding], Here::Nothing);
+            return (vec![finding], ServerPresence::Nothing);
         }
-        Err(error) => return (vec![missing(path, &error)], Here::Nothing),
+        Err(error) => return (vec![missing(path, &error)], ServerPresence::Nothing),
     };
     let mut findings = vec![not_writable(path, &metadata).unwrap_or_else(|| directory(path, &metadata))];
     findings.push(token(data_dir));
@@ -56,14 +56,14 @@ pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
 }
 
 /// The same where jobs are in a database server: only the token for commands on this machine is checked.
-pub fn check_beside_database(data_dir: &DataDir) -> (Vec<Finding>, Here) {
+pub fn check_beside_database(data_dir: &DataDir) -> (Vec<Finding>, ServerPresence) {
     match std::fs::metadata(data_dir.path()) {
         Ok(metadata) if metadata.is_dir() => {
-            (vec![directory(data_dir.path(), &metadata), token(data_dir)], Here::Nothing)
+            (vec![directory(data_dir.path(), &metadata), token(data_dir)], ServerPresence::Nothing)
         }
         _ => {
             let found = format!("there is no {}; only API servers need one", data_dir.path().display());
-            (vec![Finding::skipped("data directory", found)], Here::Nothing)
+            (vec![Finding::skipped("data directory", found)], ServerPresence::Nothing)
         }
     }
 }
@@ -146,36 +146,38 @@ fn token(data_dir: &DataDir) -> Finding {
     }
 }
 
-fn store(data_dir: &DataDir) -> (Finding, Here) {
+fn store(data_dir: &DataDir) -> (Finding, ServerPresence) {
     if let Err(lost) = data_dir.must_not_have_lost_database() {
         let fix = "restore a backup; the server does not start until then";
-        return (Finding::failed("store", lost.message, fix), Here::Nothing);
+        return (Finding::failed("store", lost.message, fix), ServerPresence::Nothing);
     }
     if let Err(incomplete) = refuse_incomplete(data_dir.path()) {
         let fix = "delete the directory, and take the backup again";
-        return (Finding::failed("store", incomplete.to_string(), fix), Here::Nothing);
+        return (Finding::failed("store", incomplete.to_string(), fix), ServerPresence::Nothing);
     }
     match holds_database(data_dir.path()) {
         Ok(true) => {}
         Ok(false) => {
             let found = "there is no database yet; `punctual serve` creates it";
-            return (Finding::skipped("store", found), Here::Nothing);
+            return (Finding::skipped("store", found), ServerPresence::Nothing);
         }
         Err(unreadable) => {
             let fix = "run doctor as the user that runs the server";
-            return (Finding::failed("store", unreadable.message, fix), Here::Nothing);
+            return (Finding::failed("store", unreadable.message, fix), ServerPresence::Nothing);
         }
     }
     match inspect(data_dir.path()) {
-        Ok(StoreState::InUse) => (Finding::good("store", "in use by a running server"), Here::Running),
+        Ok(StoreState::InUse) => {
+            (Finding::good("store", "in use by a running server"), ServerPresence::Running)
+        }
         Ok(StoreState::NotClosed { log_bytes }) => {
             let found = format!("the last server did not close it; {} to be recovered", bytes(log_bytes));
             (
                 Finding::warning("store", found, "start the server, or verify it with `punctual check`"),
-                Here::Stopped,
+                ServerPresence::Stopped,
             )
         }
-        Ok(StoreState::Closed(inspection)) => (closed(&inspection), Here::Stopped),
+        Ok(StoreState::Closed(inspection)) => (closed(&inspection), ServerPresence::Stopped),
         Err(error) => {
             let found = format!("{:#}", anyhow::Error::from(error));
             (
@@ -184,7 +186,7 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
                     found,
                     "restore a backup, or run this command as the user of the server",
                 ),
-                Here::Stopped,
+                ServerPresence::Stopped,
             )
         }
     }

@@ -9,7 +9,7 @@ mod machine;
 mod missed;
 mod server;
 
-use files::Here;
+use files::ServerPresence;
 use finding::{DoctorReport, Finding};
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
@@ -80,7 +80,7 @@ async fn findings(args: &DoctorArgs) -> Vec<Finding> {
     let (of_files, here) = looked.unwrap_or_else(|error| {
         let finding =
             Finding::failed("data directory", format!("the check was interrupted: {error}"), "report this");
-        (vec![finding], Here::Nothing)
+        (vec![finding], ServerPresence::Nothing)
     });
     findings.extend(of_files);
     if let StorePlace::Server(server) = &place {

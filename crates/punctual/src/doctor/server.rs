@@ -1,6 +1,6 @@
 //! Checks the server over HTTP as any client would: whether it answers, is ours, and gets its work done.
 
-use super::files::Here;
+use super::files::ServerPresence;
 use super::finding::Finding;
 use super::missed;
 use punctual_cli::pause::told;
@@ -8,7 +8,7 @@ use punctual_client::{
     Client, ClientError, ClockMode, DeadLetterFilter, Distrust, JobFilter, MeBody, NodeBody, PauseBody,
     QueueBody, SecretBody, StatsBody, WorkerSessionBody, WorkerState, host,
 };
-use punctual_config::connect::{ServerConnect, Way};
+use punctual_config::connect::{ConnectionPath, ServerConnect};
 use punctual_config::{exit, output};
 use punctual_core::causes::innermost;
 use punctual_core::job::JobStatus;
@@ -31,14 +31,14 @@ const COMMAND_TYPES: [&str; 2] = ["process", "shell"];
 /// Names listed in one finding.
 const NAMES_MAX: usize = 5;
 
-pub async fn check(connection: &ServerConnect, here: Here) -> Vec<Finding> {
+pub async fn check(connection: &ServerConnect, here: ServerPresence) -> Vec<Finding> {
     let token = connection.token.clone().unwrap_or_default();
     let client = match connection.open(token) {
         Ok(client) => client.without_retries(),
         Err(error) => {
             let fix = match connection.way {
-                Way::Network => "pass the server's address with --server host:port",
-                Way::Socket => "fix the data directory, or choose another with --data-dir",
+                ConnectionPath::Network => "pass the server's address with --server host:port",
+                ConnectionPath::Socket => "fix the data directory, or choose another with --data-dir",
             };
             return vec![Finding::failed("server", error.to_string(), fix)];
         }
@@ -96,18 +96,20 @@ pub async fn served_commands(connection: &ServerConnect) -> Vec<String> {
     types.into_iter().filter(|job_type| COMMAND_TYPES.contains(&job_type.as_str())).collect()
 }
 
-fn unreachable(connection: &ServerConnect, client: &Client, here: Here) -> Finding {
+fn unreachable(connection: &ServerConnect, client: &Client, here: ServerPresence) -> Finding {
     let found = format!("no server answers at {}", client.server());
     match here {
-        Here::Running => {
+        ServerPresence::Running => {
             let fix = "a process has the data directory open: see its log, or stop it and start the server";
             Finding::failed("server", found, fix)
         }
         _ if connection.is_named => {
             Finding::failed("server", found, "start it, or choose another with --server")
         }
-        Here::Stopped => Finding::warning("server", "not running", "start it with `punctual serve`"),
-        Here::Nothing => {
+        ServerPresence::Stopped => {
+            Finding::warning("server", "not running", "start it with `punctual serve`")
+        }
+        ServerPresence::Nothing => {
             Finding::skipped("server", "no server has run on this machine with this data directory")
         }
     }
@@ -472,7 +474,7 @@ mod tests {
     use punctual_config::connect::ConnectArgs;
 
     #[derive(Parser)]
-    struct Told {
+    struct ConnectArgsOnly {
         #[command(flatten)]
         connect: ConnectArgs,
     }
@@ -558,17 +560,17 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_never_ran_is_no_failure_and_one_that_should_run_is() {
         let directory = tempfile::tempdir().unwrap();
-        let told = Told::parse_from(["doctor", "--data-dir", directory.path().to_str().unwrap()]);
+        let told = ConnectArgsOnly::parse_from(["doctor", "--data-dir", directory.path().to_str().unwrap()]);
         let around = Surroundings { variables: Default::default(), file: None };
         let mut connection = told.connect.connection_within(&around).unwrap();
         // Nothing listens on this port, whatever runs on the machine.
         "127.0.0.1:1".clone_into(&mut connection.server);
         let mut levels = Vec::new();
-        for here in [Here::Nothing, Here::Stopped, Here::Running] {
+        for here in [ServerPresence::Nothing, ServerPresence::Stopped, ServerPresence::Running] {
             levels.extend(check(&connection, here).await.iter().map(|finding| finding.level));
         }
         assert_eq!(levels, [Severity::Skipped, Severity::Warning, Severity::Failed]);
         connection.is_named = true;
-        assert_eq!(check(&connection, Here::Nothing).await[0].level, Severity::Failed);
+        assert_eq!(check(&connection, ServerPresence::Nothing).await[0].level, Severity::Failed);
     }
 }

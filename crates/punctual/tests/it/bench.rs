@@ -112,7 +112,8 @@ fn throughput_is_measured_beside_its_floor() {
         "/together_of_floor",
         figure(&report, "/together/per_second") / figure(&report, "/floor/insert_per_second"),
     );
-    is_at_least(&report, "/drain_cost/client_cpu_ms_per_1000_jobs", f64::MIN_POSITIVE);
+    // The client waits for every answer: a thousand jobs in two batches cost it more than a microsecond.
+    is_at_least(&report, "/drain_cost/client_cpu_ms_per_1000_jobs", 0.001);
     is_at_least(&report, "/together_cost/server_peak_memory_bytes", SERVER_MEMORY_BYTES_MIN);
     // The payload alone.
     is_at_least(&report, "/disk_bytes_per_job", 100.0);

@@ -53,7 +53,7 @@ const LIST_READ_TIME_MAX: Duration = Duration::from_secs(2);
 const LIST_READ_PAUSE: Duration = Duration::from_millis(1);
 
 /// The partitions of a parent.
-struct Made {
+struct KnownPartitions {
     /// First microseconds, and ends, exclusive.
     existing: BTreeMap<i64, i64>,
     has_new: bool,
@@ -165,7 +165,7 @@ impl Partitions {
         let made = self.make_locked(client, parent, times).await;
         let ending = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
         client.batch_execute(ending).await?;
-        let Made { existing, has_new } = made?;
+        let KnownPartitions { existing, has_new } = made?;
         if has_new {
             await_readers_of_list(client, parent).await?;
             client.batch_execute(&notice_of_change(parent)).await?;
@@ -178,7 +178,7 @@ impl Partitions {
         client: &Client,
         parent: PartitionedTable,
         times: Vec<i64>,
-    ) -> Result<Made, Fault> {
+    ) -> Result<KnownPartitions, Fault> {
         client.batch_execute("LOCK TABLE partitions IN EXCLUSIVE MODE").await?;
         let rows = client
             .query("SELECT starts, ends, leaves FROM partitions WHERE parent = $1", &[&table(parent)])
@@ -201,7 +201,7 @@ impl Partitions {
                 has_new = true;
             }
         }
-        Ok(Made { existing: taken, has_new })
+        Ok(KnownPartitions { existing: taken, has_new })
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<(PartitionedTable, i64), i64>> {
