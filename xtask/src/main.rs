@@ -41,7 +41,7 @@ fn main() -> Result<ExitCode> {
             Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
-        ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
+        ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(&root(), rest)?),
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
