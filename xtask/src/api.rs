@@ -12,26 +12,50 @@ pub struct Fuzz {
     /// Maximum requests generated for each operation in each phase.
     pub examples: u32,
     pub seed: u64,
-    /// The roles of the tokens that send the requests, one after the other.
-    pub roles: &'static [&'static str],
+    /// The roles whose requests also cover the boundaries of all parameters, which takes many cases. All other roles send
+    /// the rest.
+    pub covering: &'static [&'static str],
 }
 
 const ROLES: [&str; 5] = ["admin", "operator", "submitter", "viewer", "worker"];
 
 impl Fuzz {
     /// The run that is part of every test: the same requests each time.
-    pub const QUICK: Fuzz = Fuzz { examples: 2, seed: 1, roles: &["admin", "submitter"] };
-    const OPERATIONS_ABOUT: u32 = 72;
+    const QUICK: Fuzz = Fuzz { examples: 2, seed: 1, covering: &["admin", "submitter"] };
+    const FULL: Fuzz = Fuzz { covering: &ROLES, ..Fuzz::QUICK };
 
-    /// Approximately this many cases in total, divided among all roles.
-    pub fn about(cases: u32, seed: u64) -> Self {
-        let examples = cases / Fuzz::OPERATIONS_ABOUT / ROLES.len() as u32;
-        Fuzz { examples: examples.max(1), seed, roles: &ROLES }
+    /// Cases of one role per operation, as Schemathesis 4.32 generates them: at least these, and more for each
+    /// example. Each run prints how many there were.
+    const CASES_AT_LEAST: f64 = 4.0;
+    const CASES_PER_EXAMPLE: f64 = 0.8;
+    const CASES_OF_COVERAGE: f64 = 103.0;
+
+    /// Approximately this many cases in total, divided among all roles. They cover all boundaries if that leaves as
+    /// many cases for the rest.
+    pub fn about(cases: u32, seed: u64, operations: usize) -> Self {
+        let per_operation = f64::from(cases) / ROLES.len() as f64 / operations as f64;
+        let (covering, rest): (&[&str], f64) = if per_operation >= 2.0 * Fuzz::CASES_OF_COVERAGE {
+            (&ROLES, per_operation - Fuzz::CASES_OF_COVERAGE)
+        } else {
+            (&[], per_operation)
+        };
+        let examples = (rest - Fuzz::CASES_AT_LEAST) / Fuzz::CASES_PER_EXAMPLE;
+        Fuzz { examples: (examples.round() as u32).max(1), seed, covering }
     }
 }
 
+/// How many operations the committed document has.
+fn operations(root: &Path) -> Result<usize> {
+    let text =
+        std::fs::read_to_string(root.join("docs").join("openapi.json")).context("read the document")?;
+    let document: serde_json::Value = serde_json::from_str(&text)?;
+    let paths = document["paths"].as_object().context("the document has no paths")?;
+    let methods = ["get", "post", "put", "patch", "delete"];
+    Ok(paths.values().map(|path| methods.iter().filter(|method| path.get(*method).is_some()).count()).sum())
+}
+
 /// Reads `--cases N` and `--seed N`.
-pub fn fuzz_arguments(words: &[&str]) -> Result<Fuzz> {
+pub fn fuzz_arguments(root: &Path, words: &[&str]) -> Result<Fuzz> {
     let (mut cases, mut seed) = (10_000, u64::from(std::process::id()));
     for pair in words.chunks(2) {
         match pair {
@@ -40,7 +64,7 @@ pub fn fuzz_arguments(words: &[&str]) -> Result<Fuzz> {
             _ => bail!("fuzz-api takes --cases N and --seed N, not {}", pair.join(" ")),
         }
     }
-    Ok(Fuzz::about(cases, seed))
+    Ok(Fuzz::about(cases, seed, operations(root)?))
 }
 
 pub fn run_fuzz(root: &Path, fuzz: &Fuzz) -> Result<ExitCode> {
@@ -60,10 +84,19 @@ pub fn validate(root: &Path) -> Result<bool> {
 
 /// A short run with a fixed seed, on the server that the tests have built.
 pub fn fuzz_briefly(root: &Path) -> Result<bool> {
+    fuzz_built(root, &Fuzz::QUICK)
+}
+
+/// The same, with the boundaries of all parameters for every role.
+pub fn fuzz_fully(root: &Path) -> Result<bool> {
+    fuzz_built(root, &Fuzz::FULL)
+}
+
+fn fuzz_built(root: &Path, fuzz: &Fuzz) -> Result<bool> {
     if !binary(root).exists() {
         build(root)?;
     }
-    tools::with_tools(root, |tools| fuzz_with(root, tools, &Fuzz::QUICK))
+    tools::with_tools(root, |tools| fuzz_with(root, tools, fuzz))
 }
 
 fn binary(root: &Path) -> PathBuf {
@@ -80,16 +113,26 @@ fn build(root: &Path) -> Result<()> {
 }
 
 fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
-    let mut passed = true;
-    for role in fuzz.roles {
+    let (mut passed, mut cases) = (true, 0);
+    for role in ROLES {
         let (seed, examples) = (fuzz.seed, fuzz.examples);
         println!("role {role}, seed {seed}, at most {examples} examples per operation and phase");
         // A separate server, because some requests rotate and revoke tokens.
         let server = FuzzedServer::start(root)?;
-        passed &= fuzz_as(root, tools, fuzz, &server, &server.token_of(root, role)?)?;
+        let run = fuzz_as(root, tools, fuzz, &server, role)?;
         server.still_lives()?;
+        println!("role {role}: {} cases", run.cases);
+        passed &= run.passed;
+        cases += run.cases;
     }
+    println!("{cases} cases with {} roles", ROLES.len());
     Ok(passed)
+}
+
+/// The run of one role.
+struct FuzzRun {
+    passed: bool,
+    cases: u64,
 }
 
 fn fuzz_as(
@@ -97,19 +140,38 @@ fn fuzz_as(
     tools: &PythonTools,
     fuzz: &Fuzz,
     server: &FuzzedServer,
-    token: &str,
-) -> Result<bool> {
+    role: &str,
+) -> Result<FuzzRun> {
+    let phases = if fuzz.covering.contains(&role) {
+        "examples,coverage,fuzzing,stateful"
+    } else {
+        "examples,fuzzing,stateful"
+    };
     let mut command = tools.command("schemathesis");
     command
         .current_dir(&server.folder)
         .arg("--config-file")
         .arg(root.join("xtask").join("schemathesis.toml"))
-        .args(["--no-color", "run"])
+        .args(["--no-color", "run", "--phases", phases])
         .args(["--max-examples", &fuzz.examples.to_string(), "--seed", &fuzz.seed.to_string()])
-        .args(["--header", &format!("Authorization: Bearer {token}")])
+        .args(["--header", &format!("Authorization: Bearer {}", server.token_of(root, role)?)])
         .arg(format!("http://{}/openapi.json", server.address))
-        .env("PYTHONWARNINGS", "ignore");
-    Ok(command.status().context("start schemathesis")?.success())
+        .env("PYTHONWARNINGS", "ignore")
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().context("start schemathesis")?;
+    let mut cases = None;
+    for line in BufReader::new(child.stdout.take().context("schemathesis has no output")?).lines() {
+        let line = line?;
+        println!("{line}");
+        cases = generated(&line).or(cases);
+    }
+    let passed = child.wait()?.success();
+    Ok(FuzzRun { passed, cases: cases.context("schemathesis does not say how many cases it generated")? })
+}
+
+/// The number in a line such as `586 generated, 586 passed, 194 skipped`.
+fn generated(line: &str) -> Option<u64> {
+    line.trim().split_once(" generated")?.0.parse().ok()
 }
 
 /// A dedicated server for the fuzzer: a free port, and a temporary folder.
@@ -176,10 +238,23 @@ mod tests {
 
     #[test]
     fn cases_and_seed_can_be_chosen() {
-        let fuzz = fuzz_arguments(&["--cases", "72000", "--seed", "7"]).unwrap();
-        assert_eq!((fuzz.examples, fuzz.seed, fuzz.roles.len()), (200, 7, 5));
-        assert_eq!(fuzz_arguments(&["--cases", "1"]).unwrap().examples, 1);
-        assert!(fuzz_arguments(&["--cases"]).is_err());
-        assert!(fuzz_arguments(&["--case", "1"]).is_err());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let read = |words: &[&str]| fuzz_arguments(root, words);
+        assert!(operations(root).unwrap() > 100);
+        let fuzz = read(&["--cases", "10000", "--seed", "7"]).unwrap();
+        assert_eq!(fuzz.seed, 7);
+        assert_eq!(read(&["--cases", "1"]).unwrap().examples, 1);
+        assert!(read(&["--cases"]).is_err());
+        assert!(read(&["--case", "1"]).is_err());
+    }
+
+    #[test]
+    fn about_as_many_cases_are_generated_as_were_asked_for() {
+        for (cases, examples, covers) in [(10_000, 14, false), (100_000, 187, false), (200_000, 251, true)] {
+            let fuzz = Fuzz::about(cases, 1, 130);
+            assert_eq!((fuzz.examples, !fuzz.covering.is_empty()), (examples, covers), "{cases}");
+        }
+        assert_eq!(generated("  586 generated, 586 passed, 194 skipped"), Some(586));
+        assert_eq!(generated("Warnings generated"), None);
     }
 }

@@ -42,7 +42,7 @@ fn main() -> Result<ExitCode> {
             Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
-        ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
+        ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(&root(), rest)?),
         ["package"] => {
             package::run(&root())?;
             Ok(ExitCode::SUCCESS)

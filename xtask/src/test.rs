@@ -109,7 +109,7 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step::own("dashboard types", dashboard_types::check),
         Step::new("tests", Action::Tests(extent)),
         Step::new("kafka", kafka()),
-        Step::own("api fuzzing", api::fuzz_briefly),
+        Step::own("api fuzzing", if extent == Extent::Full { api::fuzz_fully } else { api::fuzz_briefly }),
         Step::own("chaos", chaos::short),
     ];
     if extent == Extent::Full {

@@ -144,31 +144,70 @@ fn the_workers_of_kubernetes_use_existing_settings() {
     assert_eq!(worker["spec"]["selector"]["matchLabels"], worker["spec"]["template"]["metadata"]["labels"]);
 }
 
+/// The options of the command in a comment that creates a token.
+fn created_token(file: &str) -> Vec<String> {
+    let text = read(&format!("deploy/kubernetes/{file}"));
+    let command = text.lines().find_map(|line| line.strip_prefix("#   punctual token create "));
+    command.unwrap_or_else(|| panic!("{file} creates no token")).split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn each_token_of_kubernetes_may_do_what_it_is_for_and_no_more() {
+    let worker = &kubernetes("worker.yaml")[0]["spec"]["template"]["spec"];
+    let environment = worker["containers"][0]["env"].as_array().unwrap();
+    let token = created_token("worker.yaml");
+    let option = |name: &str| &token[token.iter().position(|word| word == name).unwrap() + 1];
+    assert_eq!(option("--role"), "worker", "only workers may run jobs");
+    let set = |name: &str| {
+        let variable = environment.iter().find(|variable| variable["name"] == name);
+        variable.unwrap_or_else(|| panic!("{name} is not set"))["value"].as_str().unwrap().to_owned()
+    };
+    // A worker names what its token is limited to.
+    assert_eq!(*option("--queue"), set("PUNCTUAL_QUEUES"));
+    assert_eq!(*option("--job-type"), set("PUNCTUAL_JOB_TYPES"));
+
+    let [authentication, scaled] = &kubernetes("keda.yaml")[..] else { panic!("two documents") };
+    assert_eq!(created_token("keda.yaml")[1..3], ["--role", "viewer"]);
+    let secret = authentication["spec"]["secretTargetRef"][0]["name"].as_str().unwrap();
+    assert_ne!(
+        worker["volumes"][0]["secret"]["secretName"], secret,
+        "it would read the token of the workers"
+    );
+    for (file, secret) in [("keda.yaml", secret), ("worker.yaml", "punctual-worker")] {
+        let created = format!("kubectl create secret generic {secret} --from-literal=token=");
+        assert!(read(&format!("deploy/kubernetes/{file}")).contains(&created), "{file}");
+    }
+    let url = scaled["spec"]["triggers"][0]["metadata"]["url"].as_str().unwrap();
+    for url in [&set("PUNCTUAL_SERVER"), url] {
+        assert!(url.starts_with("https://"), "{url}: the token would be sent in the clear");
+    }
+}
+
 #[test]
 fn the_autoscalers_of_kubernetes_use_existing_metrics() {
     let worker = &kubernetes("worker.yaml")[0];
-    let secret = &worker["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"];
     let [authentication, scaled] = &kubernetes("keda.yaml")[..] else { panic!("two documents") };
     let hpa = &kubernetes("hpa.yaml")[0];
     for autoscaler in [scaled, hpa] {
         assert_eq!(autoscaler["spec"]["scaleTargetRef"]["name"], worker["metadata"]["name"]);
     }
-    assert_eq!(&authentication["spec"]["secretTargetRef"][0]["name"], secret);
     let trigger = &scaled["spec"]["triggers"][0];
     assert_eq!(trigger["authenticationRef"]["name"], authentication["metadata"]["name"]);
 
     let url = trigger["metadata"]["url"].as_str().unwrap();
     let path = url.split("7070").nth(1).unwrap().split('?').next().unwrap();
+    let (path, queue) = path.rsplit_once('/').unwrap();
+    let variables = worker["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+    let served = variables.iter().find(|variable| variable["name"] == "PUNCTUAL_QUEUES").unwrap();
+    assert_eq!(served["value"], queue);
     let openapi: Value = serde_json::from_str(&read("docs/openapi.json")).unwrap();
-    let parameters = openapi["paths"][path]["get"]["parameters"].as_array().unwrap();
+    let parameters = openapi["paths"][format!("{path}/{{queue}}")]["get"]["parameters"].as_array().unwrap();
     for pair in url.split('?').nth(1).unwrap().split('&') {
         let name = pair.split('=').next().unwrap();
         assert!(parameters.iter().any(|parameter| parameter["name"] == name), "{name} is no parameter");
     }
-    let (page, value) = trigger["metadata"]["valueLocation"].as_str().unwrap().split_once('.').unwrap();
-    let schemas = &openapi["components"]["schemas"];
-    assert!(schemas["ScalingPage"]["properties"].get(page).is_some(), "{page}");
-    assert!(schemas["Scaling"]["properties"].get(value).is_some(), "{value}");
+    let value = trigger["metadata"]["valueLocation"].as_str().unwrap();
+    assert!(openapi["components"]["schemas"]["Scaling"]["properties"].get(value).is_some(), "{value}");
     let metric = hpa["spec"]["metrics"][0]["external"]["metric"]["name"].as_str().unwrap();
     assert!(read("docs/reference/metrics.md").contains(&format!("`{metric}`")), "{metric} is no metric");
 }

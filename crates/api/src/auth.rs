@@ -6,6 +6,7 @@
 //! a busy client does not cost a read per request, and a revoked token still stops working soon.
 
 use crate::browser::BrowserSite;
+use crate::credential_cache::CredentialCache;
 use crate::dashboard;
 use crate::error::ApiError;
 use crate::oidc::Claims;
@@ -21,12 +22,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_core::names::name_problem;
 use punctual_core::ports::{Token, User};
-use punctual_core::time::{Monotonic, Timestamp};
+use punctual_core::time::Timestamp;
 use punctual_engine::{Caller, RefusedPrincipal, UseCases};
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// The only paths that need no token, besides those of the dashboard. They reveal nothing about jobs.
@@ -43,10 +42,6 @@ pub const PUBLIC_PATHS: [&str; 10] = [
     "/readyz",
 ];
 
-/// How long a revoked token may keep working.
-const CACHE_TTL: Duration = Duration::from_secs(5);
-/// Credentials in a cache. When there are more, the cache is cleared.
-const CACHED_MAX: usize = 1_000;
 /// Bytes of a token; longer ones are rejected without being parsed.
 const TOKEN_BYTES_MAX: usize = 256;
 
@@ -67,9 +62,9 @@ pub struct Peer(pub SocketAddr);
 /// Verified credentials.
 #[derive(Default)]
 pub struct Verified {
-    tokens: Cache<String, KnownToken>,
+    tokens: CredentialCache<String, KnownToken>,
     /// By their SHA-256.
-    jwts: Cache<[u8; 32], KnownJwt>,
+    jwts: CredentialCache<[u8; 32], KnownJwt>,
 }
 
 impl Verified {
@@ -77,36 +72,6 @@ impl Verified {
     pub fn clear(&self) {
         self.tokens.clear();
         self.jwts.clear();
-    }
-}
-
-struct Cache<K, V> {
-    seen: Mutex<HashMap<K, (V, Monotonic)>>,
-}
-
-impl<K, V> Default for Cache<K, V> {
-    fn default() -> Self {
-        Cache { seen: Mutex::default() }
-    }
-}
-
-impl<K: std::hash::Hash + Eq, V: Clone> Cache<K, V> {
-    fn get(&self, key: &K, now: Monotonic) -> Option<V> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (value, since) = seen.get(key)?;
-        (now.since(*since) < CACHE_TTL).then(|| value.clone())
-    }
-
-    fn put(&self, key: K, value: V, now: Monotonic) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= CACHED_MAX {
-            seen.clear();
-        }
-        seen.insert(key, (value, now));
-    }
-
-    fn clear(&self) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -342,9 +307,10 @@ impl Credential {
                     Some(caller) => caller,
                     // A cached token may have been replaced meanwhile, by this process or another one.
                     None => {
+                        let generation = api.verified.tokens.generation();
                         let known = KnownToken::read(api, secret, now).await?;
                         let caller = known.caller(secret, now)?;
-                        api.verified.tokens.put(secret.id.clone(), known, since);
+                        api.verified.tokens.put(secret.id.clone(), known, since, generation);
                         caller
                     }
                 };
@@ -356,8 +322,9 @@ impl Credential {
                 if let Some(known) = api.verified.jwts.get(&key, since).filter(|known| now < known.until) {
                     return Ok(known.caller);
                 }
+                let generation = api.verified.jwts.generation();
                 let known = KnownJwt::verify(api, jwt, now).await?;
-                api.verified.jwts.put(key, known.clone(), since);
+                api.verified.jwts.put(key, known.clone(), since, generation);
                 Ok(known.caller)
             }
         }
@@ -661,18 +628,5 @@ mod tests {
         session.parent = Some(Token { role: Role::Viewer, ..token("a", "s") });
         let caller = session.caller(&cookie, NOW).unwrap();
         assert_eq!((caller.token_id.as_str(), caller.grant.role), ("s", Role::Viewer));
-    }
-
-    #[test]
-    fn a_cache_forgets_with_time_and_never_grows_beyond_its_limit() {
-        let cache = Cache::default();
-        let start = Monotonic::from_micros(0);
-        for number in 0..=CACHED_MAX * 2 {
-            cache.put(number, "x", start);
-        }
-        assert!(cache.seen.lock().unwrap().len() <= CACHED_MAX);
-        cache.put(1, "y", start);
-        assert_eq!(cache.get(&1, start), Some("y"));
-        assert_eq!(cache.get(&1, start.plus(CACHE_TTL)), None);
     }
 }

@@ -11,6 +11,7 @@ mod browser;
 mod compat;
 mod conditional;
 mod connections;
+mod credential_cache;
 mod cursors;
 mod dashboard;
 mod error;

@@ -1,5 +1,7 @@
 //! Streaming responses: server-sent events until one side closes.
 //!
+//! A stream ends when its caller may do something else than at its start. It checks that before every event, so
+//! that it sends nothing which its caller no longer sees, and from time to time while there are no events.
 //! A stream buffers at most a few events that its client has not read: then the writer waits, and the
 //! connection is cut when the client reads nothing for the server's write timeout.
 
@@ -12,9 +14,9 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures_util::stream::unfold;
+use punctual_core::access::Grant;
 use punctual_core::limits;
 use punctual_core::time::Monotonic;
-use punctual_engine::Caller;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -24,9 +26,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How often an idle stream sends a heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
-/// How often a stream verifies that its caller still exists and may do the same as before. A revoked token
-/// must have no stream after 15 seconds.
+/// How often a stream without events verifies that its caller may still do the same as before, with the store and not
+/// from a cache. A revoked token must have no stream after 15 seconds.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long an event waits after the store could not say whether the caller may see it.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 /// Events that wait for a client to read them; beyond that the writer waits.
 const EVENTS_WAITING_MAX: usize = 16;
 
@@ -42,6 +46,9 @@ impl Default for StreamPlaces {
 
 /// The media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
+
+/// The last event of a stream whose caller has changed.
+const NO_LONGER_ALLOWED: &str = r#"{"detail":"the token is no longer valid, or may do something else now"}"#;
 
 /// Whether the client prefers server-sent events.
 pub fn is_accepted(headers: &HeaderMap) -> bool {
@@ -81,15 +88,16 @@ impl StreamResponse {
         let goodbye = sender.clone();
         let ending = api.clone();
         let said_at = api.clock.monotonic();
-        let (caller, credential) = (call.cases.caller().clone(), call.credential.clone());
-        let writing = write(Stream { api: api.clone(), sender, said_at, resume_after: None, place });
+        let viewer = Viewer { grant: call.cases.caller().grant.clone(), credential: call.credential.clone() };
+        let stream =
+            Stream { api: api.clone(), viewer: viewer.clone(), sender, said_at, resume_after: None, place };
+        let writing = write(stream);
         tokio::spawn(async move {
             tokio::select! {
                 biased;
-                () = no_longer_allowed(&ending, &caller, &credential) => {
-                    let end = event("stop", None, r#"{"detail":"the token is no longer valid, or may do something else now"}"#);
+                () = viewer.has_changed(&ending) => {
                     // A client that does not read gets none.
-                    let _ = goodbye.try_send(end);
+                    let _ = goodbye.try_send(event("stop", None, NO_LONGER_ALLOWED));
                 }
                 _ = writing => {}
                 () = goodbye.closed() => {}
@@ -113,22 +121,45 @@ impl StreamResponse {
     }
 }
 
-/// Waits until a caller is gone, or may do something else than before. While the store does not answer,
-/// nothing can be said about it, and the stream has nothing to send either.
-async fn no_longer_allowed(api: &Api, caller: &Caller, credential: &Credential) {
-    loop {
-        api.clock.sleep(RECHECK_INTERVAL).await;
-        match credential.fresh(api).await {
-            Ok(Some(now)) if now.grant == caller.grant => {}
-            Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "cannot verify the caller of a stream"),
+/// The caller of a stream, as it was when the stream began.
+#[derive(Clone)]
+struct Viewer {
+    grant: Grant,
+    credential: Credential,
+}
+
+impl Viewer {
+    /// Waits until the caller is gone, or may do something else than before. While the store does not answer,
+    /// nothing can be said about it, and the stream has nothing to send either.
+    async fn has_changed(&self, api: &Api) {
+        loop {
+            api.clock.sleep(RECHECK_INTERVAL).await;
+            match self.credential.fresh(api).await {
+                Ok(Some(now)) if now.grant == self.grant => {}
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%error, "cannot verify the caller of a stream"),
+            }
+        }
+    }
+
+    /// Whether the caller may do the same as before: after a change on this node exactly, and elsewhere as of a few
+    /// seconds ago. Waits while the store does not answer.
+    async fn is_unchanged(&self, api: &Api) -> bool {
+        loop {
+            match self.credential.caller(api).await {
+                Ok(now) => return now.grant == self.grant,
+                Err(ApiError::Unauthorized(_) | ApiError::IssuerUnavailable) => return false,
+                Err(error) => tracing::debug!(%error, "cannot verify the caller of a stream"),
+            }
+            api.clock.sleep(ERROR_PAUSE).await;
         }
     }
 }
 
-/// The writing side of a stream. All methods return `None` once the client has disconnected.
+/// The writing side of a stream. All methods return `None` once the client has disconnected or may no longer see it.
 pub struct Stream {
     api: Api,
+    viewer: Viewer,
     sender: mpsc::Sender<Bytes>,
     /// When the last bytes were sent.
     said_at: Monotonic,
@@ -186,8 +217,14 @@ impl Stream {
         self.wait(std::future::pending::<()>(), time).await.map(|_| ())
     }
 
+    /// A slow client waits for room first, so that the check is made when its event is sent.
     async fn say(&mut self, bytes: Bytes) -> Option<()> {
-        self.sender.send(bytes).await.ok()?;
+        let room = self.sender.reserve().await.ok()?;
+        if !self.viewer.is_unchanged(&self.api).await {
+            room.send(event("stop", None, NO_LONGER_ALLOWED));
+            return None;
+        }
+        room.send(bytes);
         self.said_at = self.api.clock.monotonic();
         Some(())
     }
@@ -202,4 +239,17 @@ fn event(kind: &str, id: Option<&str>, data: &str) -> Bytes {
     // JSON has no line breaks outside strings, and inside they are escaped.
     let _ = writeln!(text, "data: {data}\n");
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The guide on users and access promises it.
+    const ENDS_WITHIN: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn a_stream_without_events_is_checked_more_often_than_it_must_end() {
+        assert!(RECHECK_INTERVAL < ENDS_WITHIN);
+    }
 }

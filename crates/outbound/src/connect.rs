@@ -30,6 +30,15 @@ type Try<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// A client whose every connection is checked by the guard: it uses no proxy and follows no redirects.
 pub fn client(guard: Arc<AddressGuard>, tls: ClientConfig, host: &Host) -> HttpClient {
+    client_with(Arc::new(SystemNames), guard, tls, host)
+}
+
+fn client_with(
+    names: Arc<dyn Names>,
+    guard: Arc<AddressGuard>,
+    tls: ClientConfig,
+    host: &Host,
+) -> HttpClient {
     let connector = |resolver: Resolver| {
         let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
@@ -38,8 +47,8 @@ pub fn client(guard: Arc<AddressGuard>, tls: ClientConfig, host: &Host) -> HttpC
         builder.https_or_http().enable_http1().wrap_connector(tcp)
     };
     let connector = Connector {
-        guarded: connector(Resolver { guard: Some(guard.clone()), system: GaiResolver::new() }),
-        trusted: connector(Resolver { guard: None, system: GaiResolver::new() }),
+        guarded: connector(Resolver { guard: Some(guard.clone()), names: names.clone() }),
+        trusted: connector(Resolver { guard: None, names }),
         guard,
         clock: host.clock.clone(),
     };
@@ -101,11 +110,27 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The system's resolver, with its answers filtered by the guard.
+/// Finds the addresses of names.
+trait Names: Send + Sync {
+    fn resolve(&self, name: Name) -> Try<Vec<SocketAddr>>;
+}
+
+/// The system's resolver.
+struct SystemNames;
+
+impl Names for SystemNames {
+    fn resolve(&self, name: Name) -> Try<Vec<SocketAddr>> {
+        let resolved = GaiResolver::new().call(name);
+        Box::pin(async move { Ok(resolved.await?.collect()) })
+    }
+}
+
+/// A resolver with its answers filtered by the guard. Each connection asks once, and connects to the addresses of
+/// that answer.
 #[derive(Clone)]
 pub struct Resolver {
     guard: Option<Arc<AddressGuard>>,
-    system: GaiResolver,
+    names: Arc<dyn Names>,
 }
 
 impl Service<Name> for Resolver {
@@ -118,9 +143,9 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (guard, resolved) = (self.guard.clone(), self.system.call(name));
+        let (guard, resolved) = (self.guard.clone(), self.names.resolve(name));
         Box::pin(async move {
-            let resolved = resolved.await?.collect();
+            let resolved = resolved.await?;
             Ok(match guard {
                 Some(guard) => passed(&guard, resolved)?.into_iter(),
                 None => resolved.into_iter(),
@@ -158,6 +183,12 @@ impl hyper::rt::Executor<Task> for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::ports::Random;
+    use punctual_core::time::{Monotonic, Timestamp};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     fn resolved(addresses: &[&str]) -> Vec<SocketAddr> {
         addresses.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
@@ -171,5 +202,98 @@ mod tests {
         let refused = passed(&guard, resolved(&["10.0.0.1", "::1"])).unwrap_err();
         assert_eq!(refused.address, "10.0.0.1".parse::<IpAddr>().unwrap());
         assert_eq!(passed(&guard, vec![]), Ok(vec![]));
+    }
+
+    /// Answers with one address after the other.
+    struct Rebinding(Mutex<Vec<IpAddr>>);
+
+    impl Names for Rebinding {
+        fn resolve(&self, _name: Name) -> Try<Vec<SocketAddr>> {
+            let next = self.0.lock().unwrap().pop().expect("no further lookup");
+            Box::pin(async move { Ok(vec![SocketAddr::new(next, 0)]) })
+        }
+    }
+
+    struct Machine;
+
+    impl Clock for Machine {
+        fn wall(&self) -> Timestamp {
+            Timestamp::EPOCH
+        }
+
+        fn monotonic(&self) -> Monotonic {
+            Monotonic::from_micros(0)
+        }
+
+        fn sleep(&self, _duration: Duration) -> Task {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    impl Random for Machine {
+        fn next_u64(&self) -> u64 {
+            0
+        }
+    }
+
+    impl Spawn for Machine {
+        fn spawn(&self, task: Task) {
+            tokio::spawn(task);
+        }
+    }
+
+    /// Answers each connection once, and counts them.
+    async fn listen(address: SocketAddr, connections: Arc<AtomicUsize>) -> SocketAddr {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::SeqCst);
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_name_that_moves_to_this_machine_after_the_check_is_refused() {
+        // 127.0.0.2 stands for a public address: only it passes the guard.
+        let (public, private): (IpAddr, IpAddr) =
+            ("127.0.0.2".parse().unwrap(), "127.0.0.1".parse().unwrap());
+        let [at_public, at_private] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let port = listen(SocketAddr::new(public, 0), at_public.clone()).await.port();
+        listen(SocketAddr::new(private, port), at_private.clone()).await;
+        let names = Arc::new(Rebinding(Mutex::new(vec![private, public])));
+        let guard = Arc::new(AddressGuard::new(vec!["127.0.0.2/32".parse().unwrap()]));
+        let machine = Arc::new(Machine);
+        let host = Host {
+            clock: machine.clone(),
+            calendar: machine.clone(),
+            random: machine.clone(),
+            spawn: machine,
+        };
+        let client = client_with(names.clone(), guard, crate::tls_config(b"").unwrap(), &host);
+        let url: Uri = format!("http://rebinding.example:{port}/").parse().unwrap();
+
+        let answer = client.get(url.clone()).await.unwrap();
+        assert_eq!(answer.status(), 204);
+        let reached = || (at_public.load(Ordering::SeqCst), at_private.load(Ordering::SeqCst));
+        assert_eq!(reached(), (1, 0), "the connection goes to the address that was checked");
+        assert_eq!(names.0.lock().unwrap().len(), 1, "the name is resolved once per connection");
+
+        let refused = client.get(url).await.unwrap_err();
+        let mut error: Option<&dyn Error> = Some(&refused);
+        let mut chain = vec![];
+        while let Some(cause) = error {
+            chain.push(cause.to_string());
+            error = cause.source();
+        }
+        assert!(chain.iter().any(|cause| cause.starts_with("the address 127.0.0.1 is")), "{chain:?}");
+        assert_eq!(reached(), (1, 0));
     }
 }

@@ -94,7 +94,8 @@ fn use_cases(text: &mut String) {
     let _ = writeln!(
         text,
         "These need no token: {}. The pages for logging in need none, either: `GET /login`,\n`POST /login`, `GET /login/oidc`, \
-         `GET /login/callback` and `POST /logout`. Neither do the files of the dashboard below `/ui`.\n",
+         `GET /login/callback` and `POST /logout`. Neither do the files of the\ndashboard below `/ui`, and \
+         `GET /acknowledge` and `POST /acknowledge`: the signed link of a message acknowledges its alert, and nothing else.\n",
         public.join(", ")
     );
 }

@@ -1,5 +1,6 @@
 //! Every operation of the API with every role: 403 exactly if the permission for it is missing.
 
+use crate::compat;
 use crate::server::Server;
 use punctual_client::CreateToken;
 use punctual_core::access::{Permission, Role};
@@ -41,6 +42,19 @@ pub async fn operations_about(server: &Server, job: &str) -> Vec<Asked> {
         }
     }
     operations
+}
+
+/// The requests of the compatibility routes, which the document does not describe, about this job of this user.
+pub fn compatible(job: &str, user: &str) -> Vec<Asked> {
+    let requests = compat::access::requests(job, user).into_iter();
+    requests
+        .map(|request| Asked {
+            body: request.body(),
+            method: request.method,
+            path: request.path,
+            permission: None,
+        })
+        .collect()
 }
 
 fn named(path: &str, job: &str) -> String {

@@ -1,11 +1,15 @@
-//! Every operation with credentials that are missing or wrong, also behind paths that look like others: nothing
-//! is answered, and nothing is done.
+//! Every operation with credentials that are missing, wrong or for something else, also behind paths that look like
+//! others: nothing foreign is answered, and nothing is done.
 
-use crate::access_matrix::{Asked, operations};
+use crate::access_matrix::{Asked, compatible, operations, operations_about};
 use crate::principals::Principal;
 use crate::raw::{HERE, Raw};
 use crate::server::{Server, eventually};
 use serde_json::json;
+
+const NO_JOB: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11";
+/// In the payload and the output of a job.
+const DATA: &str = "data-of-ann";
 
 /// The headers of a request without a valid credential, by name.
 async fn credentials(server: &Server) -> Vec<(&'static str, String)> {
@@ -28,6 +32,7 @@ async fn credentials(server: &Server) -> Vec<(&'static str, String)> {
         ("unsigned JWT", bearer(unsigned)),
         ("another scheme", format!("Authorization: Basic {}\r\n", valid.secret)),
         ("two headers", format!("{}{}", bearer(&valid.secret), bearer("pt_a_b"))),
+        ("two valid headers", format!("{}{}", bearer(&server.token), bearer(&valid.secret))),
         ("a token as a cookie", format!("Cookie: punctual_{}={}\r\n", port(server), valid.secret)),
         (
             "in other headers",
@@ -59,7 +64,8 @@ fn variants(path: &str) -> Vec<String> {
     ]
 }
 
-async fn status(server: &Server, asked: &Asked, path: &str, headers: &str) -> Option<u16> {
+/// A connection that has sent this request.
+async fn sent(server: &Server, asked: &Asked, path: &str, headers: &str) -> Raw {
     let body = asked.body.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut raw = Raw::open(&server.address, HERE).await;
     let head = format!(
@@ -71,13 +77,14 @@ async fn status(server: &Server, asked: &Asked, path: &str, headers: &str) -> Op
     );
     raw.send(head.as_bytes()).await;
     raw.send(body.as_bytes()).await;
-    raw.status().await
+    raw
 }
 
 #[tokio::test]
 async fn no_operation_answers_without_a_valid_credential() {
     let server = Server::start_with(&["--auth-failure-limit", "none"]);
-    let operations = operations(&server).await;
+    let mut operations = operations(&server).await;
+    operations.extend(compatible(NO_JOB, "ann"));
     let credentials = credentials(&server).await;
     let state = async || {
         let mut state = Vec::new();
@@ -91,13 +98,79 @@ async fn no_operation_answers_without_a_valid_credential() {
     for asked in &operations {
         for path in variants(&asked.path) {
             for (name, headers) in &credentials {
-                let status = status(&server, asked, &path, headers).await;
+                let status = sent(&server, asked, &path, headers).await.status().await;
                 let is_refused = status.is_some_and(|status| (400..500).contains(&status));
                 assert!(is_refused, "{} {path} with {name}: {status:?}", asked.method);
             }
         }
     }
     assert_eq!(state().await, before);
+}
+
+#[tokio::test]
+async fn no_path_leads_past_the_role_or_the_scope_of_a_token() {
+    let server = Server::start_with(&["--allow", "shell"]);
+    let ann = Principal::submitter(&server, "ann").await;
+    let script = format!("echo {DATA}; exit 3");
+    let job = ann
+        .submit(json!({"name": "payroll", "job_type": "shell", "queue": "pay", "max_retries": 0,
+            "payload": {"script": script}}))
+        .await;
+    let job_path = format!("/api/v1/jobs/{job}");
+    eventually("it has failed", async || server.get(&job_path).await.1["status"] == "FAILED").await;
+    let state = async || {
+        let mut state = Vec::new();
+        for path in [
+            job_path.as_str(),
+            &format!("{job_path}/executions"),
+            &format!("{job_path}/logs"),
+            "/api/v1/jobs?owner=ann",
+            "/api/v1/dead-letters?owner=ann",
+            "/api/v1/queues/pay",
+            "/api/v1/users",
+            "/api/v1/channels",
+            "/api/v1/secrets",
+        ] {
+            state.push(server.get(path).await.1);
+        }
+        state.push(json!(server.get("/api/v1/tokens").await.1["items"].as_array().map(Vec::len)));
+        state
+    };
+    let token = async |fields| Principal::create(&server, fields).await.secret;
+    let callers = [
+        // Sees the job, but neither its data nor its output.
+        token(json!({"name": "viewer", "role": "viewer"})).await,
+        token(json!({"name": "bob", "role": "operator", "owner_id": "bob"})).await,
+        token(json!({"name": "mail", "role": "operator", "queues": ["mail"]})).await,
+    ];
+    let before = state().await;
+    let mut operations = operations_about(&server, &job).await;
+    operations.extend(compatible(&job, "ann"));
+    let mut answered = 0;
+    for asked in &operations {
+        // It has no end. The tests of events show what it contains.
+        if asked.path == "/api/v1/events" {
+            continue;
+        }
+        for path in variants(&asked.path) {
+            for (number, secret) in callers.iter().enumerate() {
+                let headers = format!("Authorization: Bearer {secret}\r\n");
+                let text = sent(&server, asked, &path, &headers).await.rest().await;
+                assert!(!text.contains(DATA), "{} {path} by caller {number}: {text}", asked.method);
+                let sees_names = number == 0;
+                assert!(
+                    sees_names || !text.contains("payroll"),
+                    "{} {path} by {number}: {text}",
+                    asked.method
+                );
+                answered += usize::from(text.starts_with("HTTP/1.1 200"));
+            }
+        }
+    }
+    assert!(answered > 50, "only {answered} requests were answered at all");
+    assert_eq!(state().await, before);
+    let status = sent(&server, &operations[0], &job_path, "").await.status().await;
+    assert_eq!(status, Some(401), "the server still answers");
 }
 
 #[tokio::test]

@@ -195,36 +195,6 @@ async fn two_credentials_in_one_request_are_refused() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_token_is_revoked() {
-    let server = Server::start();
-    let (id, viewer) = token(&server, "viewer").await;
-    let stream = server.anonymous(Method::GET, "/api/v1/events").bearer_auth(&viewer).send().await.unwrap();
-    assert_eq!(stream.status(), StatusCode::OK);
-    let revoked = server.request(Method::DELETE, &format!("/api/v1/tokens/{id}")).send().await.unwrap();
-    assert_eq!(revoked.status(), StatusCode::NO_CONTENT);
-    let text = timeout(PATIENCE, stream.text()).await.expect("the stream ends").unwrap();
-    assert!(text.contains("event: stop") && text.contains("no longer valid"), "{text}");
-}
-
-#[tokio::test]
-async fn a_stream_ends_when_its_user_may_do_something_else() {
-    let server = Server::start();
-    let user = json!({"email": "ann@example.org", "role": "operator"}).to_string();
-    let (_, user) = server.post("/api/v1/users", &user).await;
-    let user = user["user_id"].as_str().unwrap();
-    let new = json!({"name": "t", "user_id": user}).to_string();
-    let (_, token) = server.post("/api/v1/tokens", &new).await;
-    let request =
-        server.anonymous(Method::GET, "/api/v1/events").bearer_auth(token["secret"].as_str().unwrap());
-    let stream = request.send().await.unwrap();
-    assert_eq!(stream.status(), StatusCode::OK);
-    let (status, body) = server.patch(&format!("/api/v1/users/{user}"), &json!({"role": "submitter"})).await;
-    assert_eq!(status, StatusCode::OK, "{body}");
-    let text = timeout(PATIENCE, stream.text()).await.expect("the stream ends").unwrap();
-    assert!(text.contains("event: stop"), "{text}");
-}
-
-#[tokio::test]
 async fn a_token_expires_and_a_replaced_secret_stops_working_at_its_time() {
     let server = Server::start_with(&["--clock", "manual", "--clock-start", "2026-01-01T00:00:00Z"]);
     let status =

@@ -268,3 +268,24 @@ async fn events_are_about_own_jobs_and_end_with_the_token() {
     };
     tokio::time::timeout(PATIENCE, ended).await.expect("the stream ends");
 }
+
+#[tokio::test]
+async fn of_mixed_dead_letters_only_own_ones_change_and_foreign_ones_are_unknown() {
+    let server = Server::start_with(&["--allow", "process"]);
+    let (ann, bob) = (Principal::submitter(&server, "ann").await, Principal::submitter(&server, "bob").await);
+    let foreign = fail(&server, &ann, "foreign").await;
+    let before = server.get(&format!("/api/v1/jobs/{foreign}")).await;
+    for (verb, count) in [("redrive", "redriven"), ("discard", "discarded")] {
+        let own = fail(&server, &bob, verb).await;
+        let unknown = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.1";
+        let ids = json!({"ids": [format!("{foreign}.1"), format!("{own}.1"), unknown]});
+        let (status, body) = bob.post(&format!("/api/v1/dead-letters/{verb}"), &ids).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        assert_eq!(body[count], 1, "{body}");
+        let refused = |id: &str| json!({"occurrence_id": id, "reason": "there is no such dead letter"});
+        assert_eq!(body["refused"], json!([refused(&format!("{foreign}.1")), refused(unknown)]), "{body}");
+        assert_eq!(server.get(&format!("/api/v1/jobs/{foreign}")).await, before, "{verb}");
+        let (_, letters) = ann.get("/api/v1/dead-letters").await;
+        assert_eq!(letters["items"].as_array().map(Vec::len), Some(1), "{verb}: {letters}");
+    }
+}

@@ -399,11 +399,21 @@ async fn jobs_are_filtered_by_fields_of_their_payloads() {
     let (status, problem) = blind.get("/api/v1/jobs?payload.customer=42").await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("payload:read"), "{problem}");
+    let held = json!({"action": "cancel", "filter": {"payload": {"customer": 42}}});
+    let operator = json!({"name": "blind operator", "role": "viewer", "permissions": ["jobs:write"]});
+    let operator = Principal::create(&server, operator).await;
+    let (status, problem) = operator.post("/api/v1/bulk", &held).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("payload:read"), "{problem}");
+    assert_eq!(names("status=ACTIVE").await, "d c b a", "nothing was cancelled");
     server.stop();
 
     let server = site.start(&[ENCRYPT]);
     let (status, problem) = server.get("/api/v1/jobs?payload.customer=42").await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
     assert_eq!(problem["errors"][0]["field"], "payload.customer");
+    assert!(problem["detail"].as_str().unwrap().contains("store.encrypt_payloads"), "{problem}");
+    let (status, problem) = server.post("/api/v1/bulk", &held.to_string()).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("store.encrypt_payloads"), "{problem}");
 }

@@ -1,7 +1,8 @@
 //! Worker tokens: a session belongs to the token that opened it, and ends with it.
 
+use crate::cluster::{Cluster, Process};
 use crate::principals::Principal;
-use crate::server::{Server, answer, eventually};
+use crate::server::{Server, answer, eventually, http_client};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -259,6 +260,69 @@ async fn a_waiting_poll_gets_no_work_after_its_token_has_ended() {
         body["turn"] = json!(turn);
         let (_, polled) = say(&second, "poll", body).await;
         polled["assignments"][0]["attempt_number"] == json!(1)
+    })
+    .await;
+}
+
+/// A request to a process of a cluster with this token.
+async fn ask(
+    process: &Process,
+    token: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> (StatusCode, Value) {
+    let request = http_client().request(method, format!("http://{}/api/v1{path}", process.address));
+    answer(request.bearer_auth(token).json(body)).await
+}
+
+#[tokio::test]
+async fn a_token_that_one_node_revokes_does_not_work_on_another() {
+    Cluster::with(async |cluster| {
+        let (first, second, _scheduler) = (cluster.api(), cluster.api(), cluster.scheduler());
+        let admin = cluster.token();
+        let new = json!({"name": "w", "role": "worker", "queues": ["mail"], "job_types": ["raw"]});
+        let (status, token) = ask(&first, &admin, Method::POST, "/tokens", &new).await;
+        assert_eq!(status, StatusCode::CREATED, "{token}");
+        let worker = token["secret"].as_str().unwrap();
+        let job = json!({"name": "raw", "queue": "mail", "payload": {"n": 1}});
+        assert_eq!(ask(&second, &admin, Method::POST, "/jobs", &job).await.0, StatusCode::CREATED);
+        // The second node works for the token, and knows it.
+        let (_, opened) = ask(&second, worker, Method::POST, "/worker/sessions", &opening("mail")).await;
+        let session = opened["session"].as_i64().unwrap_or_else(|| panic!("{opened}"));
+        let (_, polled) = ask(&second, worker, Method::POST, "/worker/poll", &poll(session, "mail")).await;
+        let found = &polled["assignments"][0];
+        let lease = json!({"execution_id": found["execution_id"], "epoch": found["epoch"]});
+        let execution = format!("/executions/{}", lease["execution_id"].as_str().unwrap());
+
+        let path = format!("/tokens/{}", token["token_id"].as_str().unwrap());
+        assert_eq!(ask(&first, &admin, Method::DELETE, &path, &Value::Null).await.0, StatusCode::NO_CONTENT);
+        // The session has ended before the revocation was answered. The lease is ten minutes long.
+        let (_, shown) = ask(&second, &admin, Method::GET, &execution, &Value::Null).await;
+        assert_eq!(shown["status"], "LOST", "{shown}");
+        let reports = json!({"reports": [report(session, &lease)]});
+        let (status, answered) = ask(&second, worker, Method::POST, "/worker/report", &reports).await;
+        // The second node may know the token for some seconds more, but the session is over.
+        if status == StatusCode::OK {
+            assert_eq!(answered["answers"], json!(["stale"]), "{answered}");
+        } else {
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{answered}");
+        }
+        let mut again = poll(session, "mail");
+        again["turn"] = json!(2);
+        for (verb, body) in [("poll", again), ("heartbeat", json!({"session": session, "beat": 9}))] {
+            let (status, answered) =
+                ask(&second, worker, Method::POST, &format!("/worker/{verb}"), &body).await;
+            let is_refused = [StatusCode::GONE, StatusCode::UNAUTHORIZED].contains(&status);
+            assert!(is_refused, "{verb}: {status} {answered}");
+        }
+        eventually("the second node does not know the token any more", async || {
+            let opened = ask(&second, worker, Method::POST, "/worker/sessions", &opening("mail")).await;
+            opened.0 == StatusCode::UNAUTHORIZED
+        })
+        .await;
+        let (_, shown) = ask(&second, &admin, Method::GET, &execution, &Value::Null).await;
+        assert_eq!(shown["status"], "LOST", "no report of the revoked worker was accepted");
     })
     .await;
 }

@@ -12,15 +12,15 @@ const PAGE: &str = include_str!("../../../../../docs/reference/compatibility.md"
 /// An id that no job has.
 const NO_JOB: &str = "01900000-0000-7000-8000-000000000000";
 
-struct Request {
-    method: Method,
-    path: String,
+pub struct Request {
+    pub method: Method,
+    pub path: String,
     permission: Permission,
 }
 
 impl Request {
     /// A body that is right in form.
-    fn body(&self) -> Option<Value> {
+    pub fn body(&self) -> Option<Value> {
         match (self.method.as_str(), self.path.as_str()) {
             ("POST", "/api/job") => Some(json!({"name": "noop"})),
             ("POST", "/api/jobs") => Some(json!({"jobName": "noop"})),
@@ -46,7 +46,7 @@ impl Request {
 
 /// Every request that the documentation lists, which a unit test compares with the router, about this job and
 /// user.
-fn requests(job: &str, user: &str) -> Vec<Request> {
+pub fn requests(job: &str, user: &str) -> Vec<Request> {
     let section =
         PAGE.split("\n## ").find(|section| section.starts_with("Routes")).expect("a list of routes");
     let rows = section.lines().filter(|line| line.starts_with("| `"));

@@ -1,7 +1,7 @@
 //! Programs written for other job APIs: their requests, through to the final state of a job, with the field names,
 //! status words and codes that they expect.
 
-mod access;
+pub mod access;
 mod camel;
 mod mistakes;
 mod of_user;

@@ -1,5 +1,6 @@
 //! Web calls by `http` jobs, against real servers on this machine.
 
+mod injection;
 pub mod web;
 
 use crate::server::{BINARY, Server, eventually};

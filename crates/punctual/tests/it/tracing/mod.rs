@@ -1,6 +1,6 @@
 //! Traces through the binary: spans at a collector, and the trace context of handlers.
 
-mod collector;
+pub mod collector;
 
 use crate::http::web::{Answer, Web};
 use crate::server::{BINARY, Server, answer, eventually};
