@@ -111,14 +111,52 @@ fn prometheus_and_grafana_of_the_compose_file_find_each_other_and_the_server() {
 }
 
 #[test]
-fn the_configuration_of_fluent_bit_names_an_existing_parser() {
-    let config: Value = serde_saphyr::from_str(&read("deploy/logs/fluent-bit.yaml")).unwrap();
-    let parsers = read(&format!("deploy/logs/{}", config["service"]["parsers_file"].as_str().unwrap()));
-    let parser = config["pipeline"]["filters"][0]["parser"].as_str().unwrap();
-    assert!(parsers.lines().any(|line| line.split_whitespace().eq(["Name", parser])), "{parsers}");
-    let tag = &config["pipeline"]["inputs"][0]["tag"];
-    for output in config["pipeline"]["outputs"].as_array().unwrap() {
-        assert_eq!(&output["match"], tag);
+fn points_of_traces_in_grafana_are_stored_by_prometheus_and_lead_to_a_trace() {
+    let compose = compose();
+    let command = compose["services"]["prometheus"]["command"].as_array().unwrap();
+    assert!(command.iter().any(|word| word == "--enable-feature=exemplar-storage"), "{command:?}");
+    let source: Value =
+        serde_saphyr::from_str(&read("deploy/grafana/provisioning/datasources/punctual.yaml")).unwrap();
+    let destination = &source["datasources"][0]["jsonData"]["exemplarTraceIdDestinations"][0];
+    assert_eq!(destination["name"], "trace_id");
+    assert!(destination["url"].as_str().unwrap().ends_with("$${__value.raw}"), "{destination}");
+    let dashboard: Value =
+        serde_json::from_str(&read("deploy/grafana/dashboards/punctual-overview.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let mut targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let shows = |target: &Value| {
+        target["exemplar"] == true
+            && target["expr"].as_str().unwrap().contains("punctual_execution_duration_seconds_bucket")
+    };
+    assert!(targets.any(shows));
+}
+
+#[test]
+fn each_configuration_of_fluent_bit_names_an_existing_parser_and_one_output() {
+    for (file, output) in [("fluent-bit.yaml", "loki"), ("fluent-bit-elasticsearch.yaml", "es")] {
+        let config: Value = serde_saphyr::from_str(&read(&format!("deploy/logs/{file}"))).unwrap();
+        let parsers = read(&format!("deploy/logs/{}", config["service"]["parsers_file"].as_str().unwrap()));
+        let parser = config["pipeline"]["filters"][0]["parser"].as_str().unwrap();
+        assert!(parsers.lines().any(|line| line.split_whitespace().eq(["Name", parser])), "{parsers}");
+        let outputs = config["pipeline"]["outputs"].as_array().unwrap();
+        let names: Vec<&Value> = outputs.iter().map(|output| &output["name"]).collect();
+        assert_eq!(names, [output], "{file}");
+        assert_eq!(outputs[0]["match"], config["pipeline"]["inputs"][0]["tag"], "{file}");
+    }
+}
+
+/// An alert without a test may never fire.
+#[test]
+fn each_alert_of_prometheus_fires_in_a_test() {
+    let rules: Value = serde_saphyr::from_str(&read("deploy/prometheus/rules.yaml")).unwrap();
+    let tests: Value = serde_saphyr::from_str(&read("deploy/prometheus/rules_test.yaml")).unwrap();
+    let tests = tests["tests"].as_array().unwrap().iter();
+    let cases: Vec<&Value> = tests.flat_map(|test| test["alert_rule_test"].as_array().unwrap()).collect();
+    for rule in rules["groups"][0]["rules"].as_array().unwrap() {
+        let fires = |case: &&Value| {
+            case["alertname"] == rule["alert"] && !case["exp_alerts"].as_array().unwrap().is_empty()
+        };
+        assert!(cases.iter().any(fires), "no test of {} expects it", rule["alert"]);
     }
 }
 

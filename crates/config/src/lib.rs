@@ -46,9 +46,9 @@ pub use rates::{PerSecond, PerTime};
 pub use run_as::{QueueUser, RunAs};
 pub use secret_file::{exposure, foreign_hand, foreign_keys, seen_password};
 pub use settings::{
-    ApiRoleSettings, ApiSettings, BlobSettings, BrokerSettings, ClientSettings, ClockSettings,
-    CoordinationSettings, DataPlace, EventSettings, IntakeSettings, ListenerSettings, LogSettings,
-    NotificationSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
+    AddressSettings, ApiRoleSettings, ApiSettings, BlobSettings, BrokerSettings, ClientSettings,
+    ClockSettings, CoordinationSettings, DataPlace, EventSettings, IntakeSettings, ListenerSettings,
+    LogSettings, NotificationSettings, OidcSettings, RoleSettings, SchedulerRoleSettings, SchedulerSettings,
     SecretsSettings, ServeSettings, StoreSettings, TimeSettings, TracingSettings, WorkerRoleSettings,
     WorkerSettings,
 };

@@ -297,11 +297,17 @@ settings! {
 }
 
 settings! {
-    /// The identity provider whose users may use the API.
-    pub struct OidcSettings {
+    /// The address under which people know the server.
+    pub struct AddressSettings {
         /// The address of this server for browsers, such as https://jobs.example.org
         public_url: Option<PublicUrl> = "public_url", unset("https://jobs.example.org"),
-            "Needed for logins behind a proxy; otherwise it follows from the requests. Logins with an identity provider return to this address and /login/callback.";
+            "Needed for logins behind a proxy; otherwise it follows from the requests. Logins with an identity provider return to this address and /login/callback. Links in notifications lead there.";
+    }
+}
+
+settings! {
+    /// The identity provider whose users may use the API.
+    pub struct OidcSettings {
         /// The issuer of an OpenID Connect provider: its users may use the API
         issuer: Option<IssuerUrl> = "oidc.issuer", unset("https://id.example.org"),
             "Exactly as in its JWTs. It must begin with https://. Its keys are read from there when they are needed, and again every 5 minutes.";
@@ -541,7 +547,7 @@ settings! {
             "Read at startup. Set only one of the two. Only its owner should be able to read it; the server logs a warning otherwise.";
         /// The address of the API in messages; by default public_url, or the address of the listener
         link_url: Option<PublicUrl> = "notify.link_url", unset("https://jobs.example.org"),
-            "Messages of a scheduler have no links without it.";
+            "Messages of `punctual scheduler` have links only with one of these settings.";
     }
 }
 
@@ -599,6 +605,7 @@ tables! {
     /// The settings of `punctual serve`.
     pub struct ServeSettings {
         api: ApiSettings,
+        address: AddressSettings,
         oidc: OidcSettings,
         listener: ListenerSettings,
         worker: WorkerSettings,
@@ -623,6 +630,7 @@ tables! {
     /// The settings of `punctual api`.
     pub struct ApiRoleSettings {
         api: ApiSettings,
+        address: AddressSettings,
         oidc: OidcSettings,
         listener: ListenerSettings,
         log: LogSettings,
@@ -643,6 +651,7 @@ tables! {
     /// The settings of `punctual scheduler`.
     pub struct SchedulerRoleSettings {
         health: HealthSettings,
+        address: AddressSettings,
         listener: ListenerSettings,
         scheduler: SchedulerSettings,
         log: LogSettings,

@@ -74,8 +74,15 @@ pub const NOTIFY_INTERVAL: Duration = Duration::from_secs(1);
 pub const NOTIFY_WATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// Finished executions that one step of notifications reads; the next step continues.
 pub const NOTIFY_HISTORY_MAX: usize = 500;
-/// Recurring jobs that one step checks for missed runs; the next step continues.
+/// Recurring jobs that one step checks for missed runs; the next step, a second later, continues.
 pub const NOTIFY_JOBS_MAX: usize = 500;
+/// Executions that have not started, and paused jobs, that one step checks for a time that is over; the next step
+/// continues.
+pub const NOTIFY_OVERDUE_MAX: usize = 200;
+/// Alerts about missed runs beyond which jobs that run once raise no further ones.
+pub const OVERDUE_ALERTS_MAX: usize = 1_000;
+/// Alerts about jobs for which one step checks whether the job will run again.
+pub const NOTIFY_OVER_MAX: usize = 100;
 /// Jobs whose settings for notifications a node holds in memory.
 pub const NOTIFY_JOBS_HELD_MAX: usize = 10_000;
 /// Running executions that are compared with rules about long ones. Further ones are not looked at.
@@ -123,6 +130,8 @@ pub const USUAL_RUN_MIN: Duration = Duration::from_secs(1);
 pub const USUAL_REFRESH: Duration = Duration::from_secs(300);
 /// How long a node is not ready before rules apply. A restart takes less.
 pub const NODE_NOT_READY_AFTER: Duration = Duration::from_secs(30);
+/// How long an alert about a lost worker is kept if the worker does not connect again.
+pub const WORKER_LOST_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// How long a link in a message can acknowledge its alert.
 pub const ACK_LINK_VALID: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The longest silence.

@@ -172,6 +172,27 @@ pub struct Alert {
     pub escalations: Vec<PlannedEscalation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
+    /// The rule whose condition it is, if it is not about a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+impl Alert {
+    /// A condition that was not notified yet.
+    pub fn pending(event: NotificationEvent) -> Self {
+        Alert {
+            kind: event.kind,
+            since: event.since.unwrap_or(event.at),
+            count: 0,
+            channels: vec![],
+            notified_at: None,
+            event,
+            successes: 0,
+            escalations: vec![],
+            acknowledged: None,
+            rule: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

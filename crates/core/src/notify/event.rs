@@ -1,6 +1,6 @@
 //! Events, and the messages that tell people about them.
 
-use super::Channel;
+use super::{Channel, EventSubject, SelectedJob};
 use crate::access::words;
 use crate::ids::{ExecutionId, JobId};
 use crate::time::Timestamp;
@@ -54,7 +54,7 @@ impl EventKind {
             EventKind::LimitFull => "has work that waits for its limit",
             EventKind::WorkerLost => "was lost",
             EventKind::NodeNotReady => "is not ready",
-            EventKind::Resolved => "is back to normal",
+            EventKind::Resolved => "needs no more attention",
             EventKind::Test => "this is a test",
         }
     }
@@ -138,6 +138,24 @@ impl NotificationEvent {
         }
     }
 
+    pub fn subject(&self) -> EventSubject<'_> {
+        let job = || {
+            self.job_id?;
+            Some(SelectedJob {
+                name: &self.name,
+                owner: self.owner_id.as_deref()?,
+                queue: self.queue.as_deref()?,
+                job_type: self.job_type.as_deref()?,
+                tags: &self.tags,
+            })
+        };
+        match (job(), &self.queue) {
+            (Some(job), _) => EventSubject::Job(job),
+            (None, Some(queue)) => EventSubject::Queue(queue),
+            (None, None) => EventSubject::Other,
+        }
+    }
+
     fn headline(&self) -> String {
         format!("{} {}", self.name, self.kind.phrase())
     }
@@ -152,6 +170,8 @@ pub struct OutgoingMessage {
     pub sent_at: Timestamp,
     /// With plain values in place of secrets.
     pub channel: Channel,
+    /// Whether the operator has configured the channel, so that it may call private addresses.
+    pub is_trusted: bool,
     /// Names the alert at services that join messages about one problem.
     pub dedup_key: String,
     pub events: Vec<NotificationEvent>,

@@ -15,8 +15,8 @@ pub use delivery::{
 };
 pub use event::{EventKind, NotificationEvent, OutgoingMessage, default_text, default_title};
 pub use rule::{
-    Escalation, JobSelector, Mute, MutedThen, NotificationRule, NotifySettings, OWNER_CHANNEL, RuleEvent,
-    SelectedJob, Silence,
+    Escalation, EventSubject, JobSelector, Mute, MutedThen, NotificationRule, NotifySettings, OWNER_CHANNEL,
+    RuleEvent, SelectedJob, Silence,
 };
 
 #[cfg(test)]

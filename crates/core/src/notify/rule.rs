@@ -151,6 +151,15 @@ impl<'a> SelectedJob<'a> {
     }
 }
 
+/// What an event is about, as silences select it.
+#[derive(Debug, Clone, Copy)]
+pub enum EventSubject<'a> {
+    Job(SelectedJob<'a>),
+    Queue(&'a str),
+    /// A worker, a node, or all queues.
+    Other,
+}
+
 /// Selects jobs: each list that is not empty must have a pattern that matches. Without lists, all jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -180,6 +189,12 @@ impl JobSelector {
 
     pub fn matches_queue(&self, queue: &str) -> bool {
         is_any(&self.queues, queue)
+    }
+
+    /// Whether it selects everything in a queue, and not only some of its jobs.
+    pub fn has_whole_queue(&self, queue: &str) -> bool {
+        let others = [&self.tags, &self.owners, &self.job_types, &self.names];
+        others.iter().all(|patterns| patterns.is_empty()) && self.matches_queue(queue)
     }
 
     pub fn is_everything(&self) -> bool {
@@ -348,7 +363,7 @@ impl NotificationRule {
     }
 }
 
-/// Suppresses notifications about the selected jobs for a time.
+/// Suppresses notifications about the selected jobs, and about queues that it selects completely, for a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
     #[serde(default)]
@@ -381,5 +396,13 @@ impl Silence {
 
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.starts_at <= now && now < self.ends_at
+    }
+
+    pub fn covers(&self, subject: EventSubject<'_>) -> bool {
+        match subject {
+            EventSubject::Job(job) => self.jobs.matches(job),
+            EventSubject::Queue(queue) => self.jobs.has_whole_queue(queue),
+            EventSubject::Other => self.jobs.is_everything(),
+        }
     }
 }

@@ -99,6 +99,7 @@ fn many_events_are_one_text_with_a_list() {
         id: "m".to_owned(),
         sent_at: Timestamp::EPOCH,
         channel: Channel::new(ChannelType::Slack, Timestamp::EPOCH),
+        is_trusted: false,
         dedup_key: String::new(),
         events: delivery.events,
         count: delivery.count,
@@ -149,4 +150,26 @@ fn a_rule_names_what_its_events_need() {
         fields(&wrong),
         ["longer_than_usual_percent", "ready_nodes_below", "escalate.after", "escalate.to", "mute.calendars"]
     );
+}
+
+#[test]
+fn a_silence_of_queues_covers_their_events_and_one_of_some_jobs_does_not() {
+    let patterns = |names: &[&str]| names.iter().map(|name| NamePattern::new(*name)).collect();
+    let silence = |jobs: JobSelector| Silence {
+        jobs,
+        starts_at: Timestamp::EPOCH,
+        ends_at: Timestamp::EPOCH,
+        reason: None,
+        created_by: String::new(),
+        created_at: Timestamp::EPOCH,
+    };
+    let of_queue = JobSelector { queues: patterns(&["mail*"]), ..JobSelector::default() };
+    let of_jobs = JobSelector { names: patterns(&["*"]), ..of_queue.clone() };
+    let covers = |jobs: &JobSelector, subject| silence(jobs.clone()).covers(subject);
+    assert!(covers(&of_queue, EventSubject::Queue("mail-1")));
+    assert!(!covers(&of_queue, EventSubject::Queue("other")));
+    assert!(!covers(&of_queue, EventSubject::Other));
+    assert!(!covers(&of_jobs, EventSubject::Queue("mail-1")));
+    assert!(covers(&JobSelector::default(), EventSubject::Queue("other")));
+    assert!(covers(&JobSelector::default(), EventSubject::Other));
 }

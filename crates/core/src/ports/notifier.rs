@@ -29,3 +29,13 @@ pub enum SendError {
     #[error("{0}")]
     Failed(String),
 }
+
+impl SendError {
+    /// The same error, with the recipient that it is about.
+    pub fn about(self, to: &str) -> Self {
+        match self {
+            SendError::Gone(error) => SendError::Gone(format!("{to}: {error}")),
+            SendError::Failed(error) => SendError::Failed(format!("{to}: {error}")),
+        }
+    }
+}

@@ -10,7 +10,7 @@ pub(crate) fn bound_to(channel: &str, field: &str) -> Vec<u8> {
     serde_json::json!(["punctual channel", channel, field]).to_string().into_bytes()
 }
 
-/// The channel with this name: of the configuration, or stored.
+/// The channel with this name: of the configuration, with version 0, or stored.
 pub(crate) async fn read_channel(
     context: &EngineContext,
     name: &str,
@@ -23,11 +23,18 @@ pub(crate) async fn read_channel(
     read(&*context.store, (DocumentKind::Channel, name)).await
 }
 
+/// A channel with plain values in place of secrets.
+pub(crate) struct ReadyChannel {
+    pub channel: Channel,
+    /// Whether the operator has configured it.
+    pub is_configured: bool,
+}
+
 /// The channel with plain values in place of secrets, or why that is not possible.
 pub(crate) async fn resolved(
     context: &EngineContext,
     stored: &StoredAs<Channel>,
-) -> Result<Result<Channel, String>, StoreError> {
+) -> Result<Result<ReadyChannel, String>, StoreError> {
     let mut channel = stored.value.clone();
     let owner = channel.owner.clone();
     for (field, value) in channel.secrets_mut() {
@@ -49,7 +56,7 @@ pub(crate) async fn resolved(
             Err(error) => return Ok(Err(format!("{field}: {error}"))),
         }
     }
-    Ok(Ok(channel))
+    Ok(Ok(ReadyChannel { channel, is_configured: stored.version == 0 }))
 }
 
 /// Whether a channel of this owner may use a secret with this rule. One that is limited to queues or job types is

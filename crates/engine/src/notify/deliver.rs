@@ -2,8 +2,8 @@
 //! in between sends it again, with the same id.
 
 use super::NotificationConfig;
-use super::channels::{read_channel, resolved};
-use super::stored::{StoredAs, add, all, commit, page, read, remove, replace};
+use super::channels::{ReadyChannel, read_channel, resolved};
+use super::stored::{StoredAs, add, all, commit, read, remove, replace};
 use crate::{EngineContext, cluster_key};
 use futures_util::future::join_all;
 use punctual_core::limits;
@@ -12,6 +12,7 @@ use punctual_core::notify::{
     Silence, delivery_id, retry_after,
 };
 use punctual_core::ports::{DocumentChange, DocumentKind, SendError, StoreError};
+use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,38 +36,57 @@ pub(super) async fn send_due(context: &EngineContext, config: &NotificationConfi
     sent.await.into_iter().collect()
 }
 
-/// The first due deliveries of each channel, as many as one step sends. All that wait are looked at, page by page: a
-/// channel that does not work may have many.
+/// The first due deliveries of each channel, as many as one step sends.
 async fn due_by_channel(
     context: &EngineContext,
 ) -> Result<BTreeMap<String, Vec<StoredAs<Delivery>>>, StoreError> {
     let now = context.delivery_now();
+    let mut due = all::<Delivery>(&*context.store, Some(PENDING), usize::MAX).await?;
+    let mut groups: BTreeMap<(String, String), Vec<DeliveryOrder>> = BTreeMap::new();
+    let group_of = |delivery: &Delivery| (delivery.channel.clone(), delivery.group.clone());
+    for delivery in due.iter().map(|delivery| &delivery.value) {
+        groups.entry(group_of(delivery)).or_default().push(DeliveryOrder::of(delivery));
+    }
+    // A message that closes an incident must not overtake the one that opens it, nor the one that opens it again.
+    let is_next = |delivery: &Delivery| {
+        let own = DeliveryOrder::of(delivery);
+        let mut others = groups.get(&group_of(delivery)).into_iter().flatten();
+        !others.any(|other| other.kind != own.kind && other.place < own.place)
+    };
+    due.retain(|delivery| delivery.value.due_at <= now && is_next(&delivery.value));
+    let calendars: BTreeSet<String> = due.iter().flat_map(|one| one.value.held_by.iter().cloned()).collect();
+    if !calendars.is_empty() {
+        let calendars = context.calendars_named(&calendars.into_iter().collect::<Vec<_>>()).await?;
+        let at = context.time.now();
+        let excludes = |name: &String| calendars.get(name).is_some_and(|calendar| calendar.excludes(at));
+        due.retain(|delivery| !delivery.value.held_by.iter().any(excludes));
+    }
     let mut channels: BTreeMap<String, Vec<StoredAs<Delivery>>> = BTreeMap::new();
-    let mut after = Some(PENDING.to_owned());
-    while let Some(last) = after {
-        let found = page::<Delivery>(&*context.store, Some(&last), limits::PAGE_ITEMS_MAX).await?;
-        let mut due = found.items;
-        due.retain(|delivery| delivery.value.due_at <= now);
-        let calendars: BTreeSet<String> =
-            due.iter().flat_map(|one| one.value.held_by.iter().cloned()).collect();
-        if !calendars.is_empty() {
-            let calendars = context.calendars_named(&calendars.into_iter().collect::<Vec<_>>()).await?;
-            let at = context.time.now();
-            let excludes = |name: &String| calendars.get(name).is_some_and(|calendar| calendar.excludes(at));
-            due.retain(|delivery| !delivery.value.held_by.iter().any(excludes));
-        }
-        for delivery in due {
-            channels.entry(delivery.value.channel.clone()).or_default().push(delivery);
-        }
-        for deliveries in channels.values_mut() {
-            // The order of one channel is the order of its events.
-            deliveries
-                .sort_by(|one, other| (one.value.due_at, &other.name).cmp(&(other.value.due_at, &one.name)));
-            deliveries.truncate(limits::DELIVERIES_SENT_AT_ONCE);
-        }
-        after = found.next;
+    for delivery in due {
+        channels.entry(delivery.value.channel.clone()).or_default().push(delivery);
+    }
+    for deliveries in channels.values_mut() {
+        // The order of one channel is the order of its events.
+        deliveries
+            .sort_by(|one, other| (one.value.due_at, &other.name).cmp(&(other.value.due_at, &one.name)));
+        deliveries.truncate(limits::DELIVERIES_SENT_AT_ONCE);
     }
     Ok(channels)
+}
+
+/// Where a delivery comes among those of its group.
+struct DeliveryOrder {
+    kind: EventKind,
+    /// When it was made, the time of its last event, and whether it ends an alert.
+    place: (Timestamp, Option<Timestamp>, bool),
+}
+
+impl DeliveryOrder {
+    fn of(delivery: &Delivery) -> Self {
+        let kind = delivery.kind();
+        let last = delivery.events.last().map(|event| event.at);
+        DeliveryOrder { kind, place: (delivery.created_at, last, kind.is_resolution()) }
+    }
 }
 
 /// Returns whether it arrived, or another leader sends it.
@@ -161,7 +181,7 @@ async fn attempt(
         Err(error) => return Ok(Err(SendError::Failed(error))),
     };
     if let Some(to) = &delivery.value.to {
-        channel.to = vec![to.clone()];
+        channel.channel.to = vec![to.clone()];
     }
     let message = message_of(context, id_of(&delivery.name), &delivery.value, channel).await?;
     let sent = config.notifier.send(message).await;
@@ -176,7 +196,7 @@ pub(crate) async fn message_of(
     context: &EngineContext,
     id: &str,
     delivery: &Delivery,
-    channel: Channel,
+    ReadyChannel { channel, is_configured }: ReadyChannel,
 ) -> Result<OutgoingMessage, StoreError> {
     let execution = delivery.events.first().and_then(|event| event.execution_id);
     let logs = match execution {
@@ -190,6 +210,7 @@ pub(crate) async fn message_of(
         id: format!("msg_{id}"),
         sent_at: context.host.clock.wall(),
         channel,
+        is_trusted: is_configured,
         dedup_key: format!("punctual/{}", delivery.group),
         events: with_links(context, delivery).await?,
         count: delivery.count,

@@ -26,6 +26,8 @@ pub(crate) struct JobFacts {
     pub tags: Vec<String>,
     pub notify: NotifySettings,
     pub is_recurring: bool,
+    /// It starts when it is submitted.
+    pub is_immediate: bool,
     pub max_retries: u32,
     /// The rules that select it, by their place.
     pub rules: Arc<[usize]>,
@@ -73,6 +75,7 @@ impl JobFacts {
             tags: spec.settings.tags.clone(),
             notify: spec.settings.notify.clone(),
             is_recurring: matches!(spec.settings.schedule, Schedule::Recurring(_)),
+            is_immediate: matches!(spec.settings.schedule, Schedule::Immediate),
             max_retries: spec.settings.max_retries,
             rules: Arc::default(),
         }
@@ -88,16 +91,13 @@ impl JobFacts {
         }
     }
 
-    /// The name of its alert about an event. Jobs that run once share the alert of their name.
+    /// The name of its alert about an event. Failures of jobs that run once share the alert of their name.
     pub fn alert(&self, kind: EventKind) -> String {
-        let what = match kind {
-            EventKind::Missed => "missed",
-            _ => "failed",
-        };
-        if self.is_recurring {
-            format!("{what}~{}", self.id)
-        } else {
-            format!("{what}~{}~{}", self.owner, self.name)
+        match kind {
+            EventKind::Missed => format!("missed~{}", self.id),
+            EventKind::Late => format!("late~{}", self.id),
+            _ if self.is_recurring => format!("failed~{}", self.id),
+            _ => format!("failed~{}~{}", self.owner, self.name),
         }
     }
 
@@ -115,14 +115,13 @@ impl JobFacts {
             EventKind::Failed => format!("punctual job retry {}", self.id),
             _ => format!("punctual job explain {}", self.id),
         };
-        let url = config.public_url.as_ref();
         NotificationEvent {
             job_id: Some(self.id),
             job_type: Some(self.job_type.clone()),
             queue: Some(self.queue.clone()),
             owner_id: Some(self.owner.clone()),
             tags: self.tags.clone(),
-            url: url.map(|url| format!("{}/api/v1/jobs/{}/explain", url.trim_end_matches('/'), self.id)),
+            url: config.page(&format!("jobs/{}", self.id)),
             command: (!kind.is_good()).then_some(command),
             ..NotificationEvent::new(id, kind, at, &self.name, explanation)
         }
@@ -143,6 +142,7 @@ impl JobFacts {
             started_at: finished.started_at,
             completed_at: Some(finished.completed_at),
             error_message: finished.error.as_deref().map(cut_error),
+            url: config.page(&format!("executions/{}", finished.id)),
             ..self.event(config, id, kind, finished.completed_at, explanation)
         }
     }

@@ -2,13 +2,18 @@
 //! the leader, and correct with two of them: each step stores deliveries, alerts and the place up to which history
 //! was read in one transaction that compares versions.
 //!
-//! [`reconciler`] holds what a leader remembers and commits its findings; [`history`] and [`watch`] find events;
-//! [`targets`] chooses channels; [`deliver`] sends. The rules about channels and selectors are in core.
+//! [`reconciler`] holds what a leader remembers and commits its findings; [`history`], [`missed`], [`watch`] and
+//! [`members`] find events, [`reasons`] explains them, and [`ending`] ends alerts; [`targets`] chooses channels;
+//! [`deliver`] sends. The rules about channels and selectors are in core.
 
 mod channels;
 mod deliver;
+mod ending;
 mod facts;
 mod history;
+mod members;
+mod missed;
+mod reasons;
 mod reconciler;
 mod stored;
 mod targets;
@@ -23,6 +28,7 @@ pub(crate) use stored::{
 
 use crate::{Duties, EngineContext};
 use futures_util::future::join;
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use punctual_core::limits;
 use punctual_core::notify::NotifySettings;
 use punctual_core::ports::{Notifier, StoreError};
@@ -45,6 +51,24 @@ pub struct NotificationConfig {
     pub heartbeat_url: Option<String>,
     /// The address of the API in messages.
     pub public_url: Option<String>,
+}
+
+impl NotificationConfig {
+    /// The address of a page of the dashboard, in messages.
+    fn page(&self, path: &str) -> Option<String> {
+        let url = self.public_url.as_ref()?;
+        Some(format!("{}/ui/{path}", url.trim_end_matches('/')))
+    }
+
+    /// The page of a queue.
+    fn queue_page(&self, queue: &str) -> Option<String> {
+        self.page(&format!("queues/{}", in_url(queue)))
+    }
+}
+
+/// A name as a part of a URL.
+fn in_url(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, NON_ALPHANUMERIC)
 }
 
 /// What the use cases of this node tell the loop.
@@ -121,9 +145,18 @@ async fn send(context: &EngineContext, config: &NotificationConfig) {
         if !context.leads() {
             continue;
         }
+        let is_stopped = match is_stopped(context).await {
+            Ok(is_stopped) => is_stopped,
+            Err(error) => {
+                tracing::warn!(%error, "notifications could not be sent; retrying");
+                continue;
+            }
+        };
         let now = context.host.clock.monotonic();
         let is_over = |at: Option<Monotonic>, span| at.is_none_or(|at| now.since(at) >= span);
+        // A copy of a store must not report the health of the original, nor a server whose store does not answer.
         if let Some(url) = &config.heartbeat_url
+            && !is_stopped
             && is_over(pinged_at, limits::HEARTBEAT_URL_INTERVAL)
         {
             pinged_at = Some(now);
@@ -131,7 +164,7 @@ async fn send(context: &EngineContext, config: &NotificationConfig) {
                 tracing::warn!(%error, "the heartbeat URL could not be called; trying again in a minute");
             }
         }
-        if let Err(error) = send_once(context, config).await {
+        if !is_stopped && let Err(error) = deliver::send_due(context, config).await {
             tracing::warn!(%error, "notifications could not be sent; retrying");
         }
         if is_over(retained_at, context.config.retain_interval) {
@@ -141,10 +174,6 @@ async fn send(context: &EngineContext, config: &NotificationConfig) {
             }
         }
     }
-}
-
-async fn send_once(context: &EngineContext, config: &NotificationConfig) -> Result<(), StoreError> {
-    if is_stopped(context).await? { Ok(()) } else { deliver::send_due(context, config).await }
 }
 
 impl EngineContext {

@@ -13,8 +13,8 @@ use punctual_core::calendar::Calendars;
 use punctual_core::ids::JobId;
 use punctual_core::limits;
 use punctual_core::notify::{
-    Alert, Channel, ChannelType, Delivery, DeliveryKey, NotificationEvent, NotificationRule, OWNER_CHANNEL,
-    PlannedEscalation, RuleEvent, SelectedJob, Silence, delivery_id,
+    Alert, Channel, ChannelType, Delivery, DeliveryKey, EventSubject, NotificationEvent, NotificationRule,
+    OWNER_CHANNEL, PlannedEscalation, RuleEvent, Silence, delivery_id,
 };
 use punctual_core::ports::{DocumentChange, StoreError};
 use punctual_core::time::{Monotonic, Timestamp};
@@ -107,7 +107,15 @@ impl Reconciler {
         mut cursor: StoredAs<NotifyCursor>,
     ) -> Result<(), StoreError> {
         self.refresh(context).await?;
-        self.history.resume(&*context.store, cursor.value.history).await?;
+        let unread = self.history.resume(&*context.store, cursor.value.history).await?;
+        if unread > 0 {
+            tracing::error!(
+                unread,
+                "retention has deleted finished executions before notifications read them: there are no messages \
+                 about those; retain history for longer"
+            );
+        }
+        let mut is_read = false;
         for _ in 0..PAGES_MAX {
             let page = self.history.page(&*context.store, limits::NOTIFY_HISTORY_MAX).await?;
             let mut findings = NotifyFindings::default();
@@ -118,10 +126,14 @@ impl Reconciler {
                 return Err(lost_race());
             }
             if !page.more {
+                is_read = true;
                 break;
             }
         }
         let mut findings = NotifyFindings::default();
+        if is_read {
+            self.end_of_over_jobs(context, &mut findings).await?;
+        }
         let swept = self.look_around(context, cursor.value.missed_until, &mut findings).await?;
         if let Some(until) = swept {
             cursor.value.missed_until = until;
@@ -208,26 +220,13 @@ impl Reconciler {
         !job.notify.is_empty() || job.rules.iter().any(|place| is_wanted(&self.rules[*place].1))
     }
 
-    pub(super) fn is_silenced(&self, job: Option<SelectedJob<'_>>, now: Timestamp) -> bool {
-        self.silences.iter().filter(|silence| silence.is_active(now)).any(|silence| match job {
-            Some(job) => silence.jobs.matches(job),
-            None => silence.jobs.is_everything(),
-        })
+    pub(super) fn is_silenced(&self, subject: EventSubject<'_>, now: Timestamp) -> bool {
+        let mut active = self.silences.iter().filter(|silence| silence.is_active(now));
+        active.any(|silence| silence.covers(subject))
     }
 
-    /// Adds the channels of services that close their incident when the alert is resolved.
-    pub(super) fn add_incidents<'a>(
-        &self,
-        targets: &mut Targets,
-        named: impl IntoIterator<Item = &'a String>,
-        now: Timestamp,
-    ) {
-        for name in named {
-            let kind = self.channels.get(name).map(|channel| channel.kind);
-            if kind.is_some_and(ChannelType::has_incidents) {
-                self.add_target(targets, name, None, None, now);
-            }
-        }
+    pub(super) fn has_incidents(&self, channel: &str) -> bool {
+        self.channels.get(channel).is_some_and(|channel| channel.kind.has_incidents())
     }
 
     /// Adds an event to the messages for these channels.
@@ -239,7 +238,9 @@ impl Reconciler {
         event: &NotificationEvent,
         findings: &mut NotifyFindings,
     ) {
-        for MessageTarget { channel, to, held_by } in targets {
+        for MessageTarget { channel, to, held_by } in
+            targets.into_iter().flat_map(|one| self.each_number(one))
+        {
             let group = group_of(event.kind, self.channels.get(&channel), alert, &event.name);
             let key = DeliveryKey { channel, to, group, kind: event.kind, held_by };
             match findings.deliveries.get_mut(&key) {
@@ -252,6 +253,18 @@ impl Reconciler {
         }
     }
 
+    /// Each number gets a delivery of its own: after an error, only the number that it is about is tried again.
+    fn each_number(&self, target: MessageTarget) -> Vec<MessageTarget> {
+        let sms = self.channels.get(&target.channel).filter(|channel| channel.kind == ChannelType::Sms);
+        match sms.filter(|_| target.to.is_none()) {
+            Some(sms) => {
+                let numbers = sms.to.iter().map(|to| Some(to.clone()));
+                numbers.map(|to| MessageTarget { to, ..target.clone() }).collect()
+            }
+            None => vec![target],
+        }
+    }
+
     /// Raises an alert about an event, or counts it again. Channels are notified once, and again after the repeat
     /// interval unless the alert is acknowledged.
     pub(super) fn raise(
@@ -260,35 +273,30 @@ impl Reconciler {
         targets_at: impl Fn(&Self, u64) -> Targets,
         findings: &mut NotifyFindings,
     ) {
-        let RaisedAlert { name, mut event, occurrences, job, now } = raised;
+        let RaisedAlert { name, mut event, occurrences, rule, now } = raised;
         let name = &*cut_name(name);
         let before = self.alerts.get(name).cloned();
-        if before.as_ref().is_some_and(|stored| stored.alert.event.event_id == event.event_id) {
+        let is_counted = before.as_ref().is_some_and(|stored| stored.alert.event.event_id == event.event_id);
+        // A silence may have kept it from the channels so far.
+        if is_counted && before.as_ref().is_some_and(|stored| stored.alert.notified_at.is_some()) {
             return;
         }
         event.alert_id = Some(name.to_owned());
-        let mut alert = before.as_ref().map_or_else(
-            || Alert {
-                kind: event.kind,
-                since: event.at,
-                count: 0,
-                channels: vec![],
-                notified_at: None,
-                event: event.clone(),
-                successes: 0,
-                escalations: vec![],
-                acknowledged: None,
-            },
-            |stored| stored.alert.clone(),
-        );
-        alert.count += occurrences;
+        let mut alert = match &before {
+            Some(stored) => stored.alert.clone(),
+            None => Alert { since: event.at, ..Alert::pending(event.clone()) },
+        };
+        if !is_counted {
+            alert.count += occurrences;
+        }
         alert.successes = 0;
+        alert.rule = rule.map(str::to_owned);
         event.since = Some(alert.since);
         let Targets { mut channels, escalations } = targets_at(self, alert.count);
         let is_due_again = alert.acknowledged.is_none()
             && alert.notified_at.is_some_and(|at| now.since(at) >= self.config.repeat);
         channels.retain(|label, _| is_due_again || !alert.channels.contains(label));
-        if !channels.is_empty() && !self.is_silenced(job.map(JobFacts::selected), now) {
+        if !channels.is_empty() && !self.is_silenced(event.subject(), now) {
             let labels: Vec<String> = channels.keys().cloned().collect();
             self.send(now, channels.into_values(), name, &event, findings);
             alert.notified_at = Some(now);
@@ -306,6 +314,22 @@ impl Reconciler {
         self.set_alert(name, before, alert, findings);
     }
 
+    /// Stores since when a condition has held, so that a failover does not begin to count again. Returns that time.
+    pub(super) fn pend(
+        &mut self,
+        name: &str,
+        event: NotificationEvent,
+        findings: &mut NotifyFindings,
+    ) -> Timestamp {
+        if let Some(known) = self.alerts.get(name) {
+            return known.alert.since;
+        }
+        let alert = Alert::pending(NotificationEvent { alert_id: Some(name.to_owned()), ..event });
+        let since = alert.since;
+        self.set_alert(name, None, alert, findings);
+        since
+    }
+
     fn set_alert(
         &mut self,
         name: &str,
@@ -313,8 +337,12 @@ impl Reconciler {
         alert: Alert,
         findings: &mut NotifyFindings,
     ) {
-        findings.before.entry(name.to_owned()).or_insert(before.clone());
-        let version = before.map_or(0, |stored| stored.version);
+        if before.as_ref().is_some_and(|stored| stored.alert == alert) {
+            return;
+        }
+        // An alert that has ended in this step, and is raised again, replaces the stored one.
+        let stored = findings.before.entry(name.to_owned()).or_insert(before);
+        let version = stored.as_ref().map_or(0, |stored| stored.version);
         self.alerts.insert(name.to_owned(), StoredAlert { version, alert });
     }
 
@@ -343,7 +371,7 @@ impl Reconciler {
                 self.set_alert(&name, Some(before), alert, findings);
                 continue;
             }
-            if self.is_silenced(selected_by(&alert.event), now) {
+            if self.is_silenced(alert.event.subject(), now) {
                 continue;
             }
             let open = span_text(now.since(alert.notified_at.unwrap_or(alert.since)));
@@ -478,18 +506,6 @@ struct WaitingForTarget {
     untried: Option<usize>,
 }
 
-/// The job of an event, as silences select it.
-fn selected_by(event: &NotificationEvent) -> Option<SelectedJob<'_>> {
-    event.job_id?;
-    Some(SelectedJob {
-        name: &event.name,
-        owner: event.owner_id.as_deref()?,
-        queue: event.queue.as_deref()?,
-        job_type: event.job_type.as_deref()?,
-        tags: &event.tags,
-    })
-}
-
 /// A name that fits into the store.
 pub(super) fn cut_name(name: &str) -> std::borrow::Cow<'_, str> {
     if name.len() <= limits::DOCUMENT_NAME_BYTES_MAX {
@@ -507,7 +523,8 @@ pub(super) struct RaisedAlert<'a> {
     pub name: &'a str,
     pub event: NotificationEvent,
     pub occurrences: u64,
-    pub job: Option<&'a JobFacts>,
+    /// The rule whose condition it is, if it is not about a job.
+    pub rule: Option<&'a str>,
     pub now: Timestamp,
 }
 

@@ -129,7 +129,7 @@ pub(crate) async fn all<T: InDocument>(
 }
 
 /// The first of these documents.
-pub(super) async fn page<T: InDocument>(
+async fn page<T: InDocument>(
     store: &dyn Directory,
     after: Option<&str>,
     limit: usize,

@@ -163,6 +163,15 @@ impl Reconciler {
         self.add_channel(targets, name, None, mute, now);
     }
 
+    /// Adds a channel by the label that an alert remembers.
+    pub(super) fn add_label(&self, targets: &mut Targets, label: &str, mute: Option<&Mute>, now: Timestamp) {
+        let user = label.strip_suffix('>').and_then(|label| label.split_once(" <"));
+        match user {
+            Some((channel, to)) => self.add_channel(targets, channel, Some(to.to_owned()), mute, now),
+            None => self.add_channel(targets, label, None, mute, now),
+        }
+    }
+
     fn add_channel(
         &self,
         targets: &mut Targets,
@@ -171,16 +180,7 @@ impl Reconciler {
         mute: Option<&Mute>,
         now: Timestamp,
     ) {
-        let mut held_by: Vec<String> = vec![];
-        let own = self.channels.get(channel).and_then(|one| one.mute.as_ref());
-        for mute in [mute, own].into_iter().flatten().filter(|mute| self.is_muted(mute, now)) {
-            match mute.then {
-                MutedThen::Drop => return,
-                MutedThen::Send => held_by.extend(mute.calendars.iter().cloned()),
-            }
-        }
-        held_by.sort();
-        held_by.dedup();
+        let Some(held_by) = self.held_by(channel, mute, now) else { return };
         let label = match &to {
             Some(to) => format!("{channel} <{to}>"),
             None => channel.to_owned(),
@@ -191,6 +191,21 @@ impl Reconciler {
         if target.held_by.len() < known.held_by.len() {
             *known = target;
         }
+    }
+
+    /// The calendars that hold a message of this channel back now; `None` if it is dropped.
+    fn held_by(&self, channel: &str, mute: Option<&Mute>, now: Timestamp) -> Option<Vec<String>> {
+        let mut held_by: Vec<String> = vec![];
+        let own = self.channels.get(channel).and_then(|one| one.mute.as_ref());
+        for mute in [mute, own].into_iter().flatten().filter(|mute| self.is_muted(mute, now)) {
+            match mute.then {
+                MutedThen::Drop => return None,
+                MutedThen::Send => held_by.extend(mute.calendars.iter().cloned()),
+            }
+        }
+        held_by.sort();
+        held_by.dedup();
+        Some(held_by)
     }
 
     fn is_muted(&self, mute: &Mute, now: Timestamp) -> bool {

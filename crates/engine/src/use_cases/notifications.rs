@@ -563,7 +563,7 @@ impl UseCases {
             match resolved(context, &sealed_only).await? {
                 Ok(plain) => {
                     for ((_, value), (_, opened)) in
-                        stored.value.secrets_mut().into_iter().zip(plain.secrets())
+                        stored.value.secrets_mut().into_iter().zip(plain.channel.secrets())
                     {
                         if matches!(value, Some(ChannelSecret::Sealed { .. })) {
                             *value = opened.cloned();

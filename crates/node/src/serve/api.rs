@@ -48,7 +48,8 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let origin = |key: &str| around.origin(&args.settings, key);
-    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
+    let transport =
+        Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.address);
     let provider = oidc::config(&settings.oidc, origin)?;
     let mut transport = transport.checked(&settings.api.listen.0)?;
     let cipher = secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?;
@@ -61,7 +62,7 @@ pub async fn run(args: ApiArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let listener = transport.listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let participation = coordination::participation(&settings.coordination, &open, &host, &info)?;
-    let notifications = notifications::config(&settings.notify, origin, &host)?;
+    let notifications = notifications::config((&settings.notify, &settings.address), origin, &host)?;
     let (tracing, exporter) = spans::start(&settings.tracing, origin, &info)?;
     let mut config = EngineConfig {
         tracing,

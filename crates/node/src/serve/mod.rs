@@ -88,7 +88,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log, &settings.time, unknown)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
-    let transport = Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.oidc);
+    let transport =
+        Transport::of(&settings.listener, Some(&settings.api), origin)?.known_as(&settings.address);
     let mut transport = transport.checked(&settings.api.listen.0)?;
     let provider = oidc::config(&settings.oidc, origin)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
@@ -100,7 +101,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
         hidden.push(directory.clone());
     }
     let web_calls = http::executor(&settings.worker, origin, &host)?;
-    let mut notifications = notifications::config(&settings.notify, origin, &host)?;
+    let mut notifications = notifications::config((&settings.notify, &settings.address), origin, &host)?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     warn_of_seen_passwords(&place, &settings.coordination, &settings.broker, origin);
     warn_of_seen_password(&settings.events.url, "events", origin);
@@ -129,8 +130,7 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
     config.submit_quota = settings.api.submit_quota.0;
     logging::configure(&settings.log, &mut config);
     let address = listener.local_addr().context("cannot read the address of the listener")?;
-    let url = settings.oidc.public_url.as_ref().map(|url| url.0.clone());
-    notifications.public_url.get_or_insert(url.unwrap_or_else(|| transport.url(address)));
+    notifications.public_url.get_or_insert_with(|| transport.url(address));
     config.notifications = Some(notifications);
     config.events = broker::events(&settings.events)?;
     config.intake = broker::intake(&settings.intake)?;
@@ -201,7 +201,8 @@ pub async fn run(args: ServeArgs, unknown: &[String]) -> anyhow::Result<Exit> {
 pub fn check_files(around: &Surroundings) -> Result<Vec<String>, CliError> {
     let certificate = check_certificate(around)?;
     let settings = around.read(&Flags::<ServeSettings>::default())?;
-    Ok(certificate.into_iter().chain(oidc::public_url_warning(&settings.oidc)).collect())
+    let public_url = oidc::public_url_warning(&settings.oidc, &settings.address);
+    Ok(certificate.into_iter().chain(public_url).collect())
 }
 
 /// The same, with the warning about the certificate only.

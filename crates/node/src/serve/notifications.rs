@@ -2,7 +2,7 @@
 
 use crate::password_file;
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{AllowedNetwork, ConfiguredChannel, NotificationSettings};
+use punctual_config::{AddressSettings, AllowedNetwork, ConfiguredChannel, NotificationSettings};
 use punctual_core::notify::{Channel, ChannelSecret, ChannelType};
 use punctual_core::ports::Host;
 use punctual_core::time::Timestamp;
@@ -12,9 +12,9 @@ use punctual_outbound::channels::{ChannelSender, ChannelsConfig};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The configuration of a process. `origin` returns where a setting comes from, for errors.
+/// The configuration of a process, whose links lead to `public_url` by default. `origin` returns where a setting comes from, for errors.
 pub fn config(
-    settings: &NotificationSettings,
+    (settings, address): (&NotificationSettings, &AddressSettings),
     origin: impl Fn(&str) -> String,
     host: &Host,
 ) -> Result<NotificationConfig, CliError> {
@@ -48,7 +48,7 @@ pub fn config(
         window: settings.window.get(),
         repeat: settings.repeat.get(),
         heartbeat_url: heartbeat_url(settings, &origin)?,
-        public_url: settings.link_url.as_ref().map(|url| url.0.clone()),
+        public_url: settings.link_url.as_ref().or(address.public_url.as_ref()).map(|url| url.0.clone()),
     })
 }
 

@@ -3,7 +3,7 @@
 use punctual_api::{Api, OidcClient, OidcConfig, RoleRules};
 use punctual_client::ClientTls;
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{OidcSettings, exposure};
+use punctual_config::{AddressSettings, OidcSettings, exposure};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
@@ -63,9 +63,9 @@ pub fn config(
 }
 
 /// A warning if browsers send the answer of the identity provider over plain HTTP to another machine.
-pub fn public_url_warning(settings: &OidcSettings) -> Option<String> {
+pub fn public_url_warning(settings: &OidcSettings, address: &AddressSettings) -> Option<String> {
     settings.issuer.as_ref()?;
-    let url = &settings.public_url.as_ref()?.0;
+    let url = &address.public_url.as_ref()?.0;
     let address = url.strip_prefix("http://")?;
     let host = match address.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

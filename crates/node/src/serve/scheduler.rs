@@ -65,7 +65,7 @@ pub async fn run(args: SchedulerArgs, unknown: &[String]) -> anyhow::Result<Exit
     config.secret_cipher =
         Some(secrets::cipher(&settings.store, &settings.secrets, &args.secrets_key, &place)?);
     config.encrypt_payloads = settings.store.encrypt_payloads.0;
-    config.notifications = Some(notifications::config(&settings.notify, origin, &host)?);
+    config.notifications = Some(notifications::config((&settings.notify, &settings.address), origin, &host)?);
     logging::configure(&settings.log, &mut config);
     config.events = broker::events(&settings.events)?;
     config.blobs = blobs::config(&settings.blobs, &place)?;

@@ -6,7 +6,7 @@ use super::tls::{LoadedTls, TlsFiles};
 use punctual_api::{Api, Listeners, Server, ServerLimits, WebPolicy};
 use punctual_client::host;
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::{ApiSettings, ListenerSettings, OidcSettings};
+use punctual_config::{AddressSettings, ApiSettings, ListenerSettings};
 use punctual_core::ports::Host;
 use punctual_core::time::Timestamp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -40,7 +40,7 @@ impl Transport {
     }
 
     /// Sets the address under which browsers know the server.
-    pub fn known_as(mut self, settings: &OidcSettings) -> Self {
+    pub fn known_as(mut self, settings: &AddressSettings) -> Self {
         if let Some(url) = &settings.public_url {
             let rest = url.0.split_once("://").map_or(url.0.as_str(), |(_, rest)| rest);
             let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

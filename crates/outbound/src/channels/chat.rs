@@ -1,13 +1,18 @@
 //! Chat services and text messages.
 
 use super::{ChannelRequest, template};
-use punctual_core::notify::{ChannelType, OutgoingMessage, default_title};
+use hyper::header;
+use punctual_core::job::InvalidField;
+use punctual_core::notify::{Channel, ChannelType, OutgoingMessage, default_title};
 use serde_json::json;
 
 /// Characters that services accept in one message.
 const DISCORD_CHARS_MAX: usize = 2_000;
-const SLACK_CHARS_MAX: usize = 12_000;
-const TEAMS_CHARS_MAX: usize = 12_000;
+/// Slack cuts a text after 40,000 characters, and each of ours may become five of them (`&amp;`).
+const SLACK_CHARS_MAX: usize = 7_900;
+/// Teams rejects requests of more than about 28 KB. Bytes of the text in JSON; the rest of the card needs some too.
+const TEAMS_BYTES_MAX: usize = 20_000;
+const TEAMS_TITLE_CHARS_MAX: usize = 500;
 const SMS_CHARS_MAX: usize = 480;
 const TWILIO: &str = "https://api.twilio.com";
 
@@ -17,8 +22,10 @@ pub(super) fn request(message: &OutgoingMessage) -> ChannelRequest {
     let body = match message.channel.kind {
         ChannelType::Teams => {
             let title = default_title(&message.events, message.count);
+            let title = cut(&title, TEAMS_TITLE_CHARS_MAX);
             let title = json!({"type": "TextBlock", "text": title, "weight": "Bolder", "wrap": true});
-            let text = json!({"type": "TextBlock", "text": cut(&text, TEAMS_CHARS_MAX), "wrap": true});
+            let text = cut_in_json(&text, TEAMS_BYTES_MAX);
+            let text = json!({"type": "TextBlock", "text": text, "wrap": true});
             json!({
                 "type": "message",
                 "attachments": [{
@@ -38,7 +45,12 @@ pub(super) fn request(message: &OutgoingMessage) -> ChannelRequest {
         }
         _ => json!({"text": escaped(&cut(&text, SLACK_CHARS_MAX))}),
     };
-    ChannelRequest::json(url, &body)
+    let mut request = ChannelRequest::json(url, &body);
+    if message.channel.kind == ChannelType::Teams {
+        // Without it, Teams counts two bytes for each character.
+        request.headers = vec![(header::CONTENT_TYPE, "application/json; charset=utf-8".to_owned())];
+    }
+    request
 }
 
 pub(super) fn sms(message: &OutgoingMessage, to: &str) -> ChannelRequest {
@@ -54,6 +66,21 @@ pub(super) fn sms(message: &OutgoingMessage, to: &str) -> ChannelRequest {
     ChannelRequest::form(url, &fields).login(account, channel.value("auth_token"))
 }
 
+/// Numbers that no service would send a text message to.
+pub(super) fn sms_problems(channel: &Channel) -> Vec<InvalidField> {
+    let wrong = channel.to.iter().enumerate().filter(|(_, to)| !is_e164(to));
+    let fix = "must be a phone number in the form E.164, such as +491701234567";
+    wrong.map(|(place, _)| InvalidField::new(format!("to[{place}]"), fix)).collect()
+}
+
+/// A plus sign and up to 15 digits, the first of which is not 0.
+fn is_e164(number: &str) -> bool {
+    let digits = number.strip_prefix('+').unwrap_or_default();
+    (2..=15).contains(&digits.len())
+        && digits.bytes().all(|digit| digit.is_ascii_digit())
+        && !digits.starts_with('0')
+}
+
 /// Slack reads these three characters as markup.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -66,4 +93,22 @@ pub(super) fn cut(text: &str, chars_max: usize) -> String {
     let mut cut: String = text.chars().take(chars_max - 1).collect();
     cut.push('…');
     cut
+}
+
+/// The beginning of a text that takes at most this many bytes in JSON.
+fn cut_in_json(text: &str, bytes_max: usize) -> String {
+    let bytes_of = |char: char| match char {
+        '"' | '\\' | '\n' => 2,
+        char if char.is_control() => 6,
+        char => char.len_utf8(),
+    };
+    let mut left = bytes_max.saturating_sub('…'.len_utf8());
+    let end = text.char_indices().find(|(_, char)| match left.checked_sub(bytes_of(*char)) {
+        Some(rest) => {
+            left = rest;
+            false
+        }
+        None => true,
+    });
+    end.map_or_else(|| text.to_owned(), |(end, _)| format!("{}…", &text[..end]))
 }

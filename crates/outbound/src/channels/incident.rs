@@ -6,12 +6,17 @@ use hyper::header;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use punctual_core::notify::{OutgoingMessage, default_title};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 const PAGERDUTY: &str = "https://events.pagerduty.com";
 const OPSGENIE: &str = "https://api.opsgenie.com";
 const SUMMARY_CHARS_MAX: usize = 1_024;
 const OPSGENIE_MESSAGE_CHARS_MAX: usize = 130;
 const OPSGENIE_TEXT_CHARS_MAX: usize = 15_000;
+/// Characters that services accept as the key of an incident.
+const KEY_CHARS_MAX: usize = 255;
+/// Characters of a longer key that stay; a hash follows.
+const KEY_CHARS_KEPT: usize = 200;
 
 fn base<'a>(message: &'a OutgoingMessage, usual: &'a str) -> &'a str {
     match message.channel.value("url") {
@@ -20,13 +25,24 @@ fn base<'a>(message: &'a OutgoingMessage, usual: &'a str) -> &'a str {
     }
 }
 
+/// The key of the incident: the same in all messages about it.
+fn key(message: &OutgoingMessage) -> String {
+    let key = &message.dedup_key;
+    if key.chars().count() <= KEY_CHARS_MAX {
+        return key.clone();
+    }
+    let kept: String = key.chars().take(KEY_CHARS_KEPT).collect();
+    let hash = Sha256::digest(key);
+    hash[..16].iter().fold(kept + "#", |key, byte| format!("{key}{byte:02x}"))
+}
+
 /// The Events API v2.
 pub(super) fn pagerduty(message: &OutgoingMessage) -> ChannelRequest {
     let action = if message.kind().is_resolution() { "resolve" } else { "trigger" };
     let mut body = json!({
         "routing_key": message.channel.value("routing_key"),
         "event_action": action,
-        "dedup_key": message.dedup_key,
+        "dedup_key": key(message),
     });
     if action == "trigger" {
         let severity = if message.kind().is_good() { "info" } else { "error" };
@@ -45,14 +61,16 @@ pub(super) fn pagerduty(message: &OutgoingMessage) -> ChannelRequest {
 pub(super) fn opsgenie(message: &OutgoingMessage) -> ChannelRequest {
     let base = base(message, OPSGENIE);
     let request = if message.kind().is_resolution() {
-        let alias = utf8_percent_encode(&message.dedup_key, NON_ALPHANUMERIC);
-        let body = json!({"source": "punctual", "note": template::text(message)});
+        let alias = key(message);
+        let alias = utf8_percent_encode(&alias, NON_ALPHANUMERIC);
+        let body =
+            json!({"source": "punctual", "note": cut(&template::text(message), OPSGENIE_TEXT_CHARS_MAX)});
         ChannelRequest::json(format!("{base}/v2/alerts/{alias}/close?identifierType=alias"), &body)
     } else {
         let title = default_title(&message.events, message.count);
         let body = json!({
             "message": cut(&title, OPSGENIE_MESSAGE_CHARS_MAX),
-            "alias": message.dedup_key,
+            "alias": key(message),
             "description": cut(&template::text(message), OPSGENIE_TEXT_CHARS_MAX),
             "source": "punctual",
         });

@@ -55,7 +55,11 @@ pub(super) fn problem(template: &str) -> Option<String> {
 /// The text of a message. A template that fails must not hide the event, so the default text is sent then.
 pub(super) fn text(message: &OutgoingMessage) -> String {
     let Some(template) = &message.channel.template else { return default_text(message) };
-    rendered(template, message).unwrap_or_else(|error| {
+    let text = rendered(template, message).and_then(|text| match text.trim() {
+        "" => Err("it made an empty text, which services reject".to_owned()),
+        _ => Ok(text),
+    });
+    text.unwrap_or_else(|error| {
         tracing::warn!(error, "the template of a channel failed: the default text is sent");
         default_text(message)
     })

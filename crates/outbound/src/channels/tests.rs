@@ -23,6 +23,7 @@ fn message(channel: Channel, kind: EventKind) -> OutgoingMessage {
         id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(),
         sent_at: Timestamp::from_micros(1_614_265_330_000_000),
         channel,
+        is_trusted: false,
         dedup_key: "punctual job 7".to_owned(),
         events: vec![event],
         count: 1,
@@ -119,6 +120,51 @@ fn text_messages_are_forms_with_a_login() {
     assert_eq!(request.url, "https://api.twilio.com/2010-04-01/Accounts/AC1/Messages.json");
     assert!(String::from_utf8(request.body).unwrap().starts_with("To=%2B49%201&From=%2B1&Body=backup"));
     assert!(request.headers.iter().any(|(_, value)| value == "Basic QUMxOlQ="));
+}
+
+#[test]
+fn requests_stay_within_the_sizes_that_services_accept() {
+    let channel = |kind| Channel {
+        url: plain("https://chat.example"),
+        template: Some("{{ event.error_message }}".to_owned()),
+        ..Channel::new(kind, Timestamp::EPOCH)
+    };
+    for character in ["&", "\u{1}", "ü", "\u{1F514}", "\""] {
+        let long = |kind| {
+            let mut message = message(channel(kind), EventKind::Failed);
+            message.events[0].error_message = Some(character.repeat(60_000 / character.len()));
+            message
+        };
+        let teams = chat::request(&long(ChannelType::Teams));
+        assert!(teams.body.len() <= 28 * 1024, "{} bytes of {character:?}", teams.body.len());
+        assert!(teams.headers.iter().any(|(_, value)| value == "application/json; charset=utf-8"));
+        let slack = json_of(&chat::request(&long(ChannelType::Slack)));
+        assert!(slack["text"].as_str().unwrap().chars().count() <= 40_000);
+        let discord = json_of(&chat::request(&long(ChannelType::Discord)));
+        assert!(discord["content"].as_str().unwrap().chars().count() <= 2_000);
+    }
+}
+
+#[test]
+fn long_keys_of_incidents_are_cut_and_stay_different() {
+    let key = |end: &str| {
+        let mut message = message(Channel::new(ChannelType::PagerDuty, Timestamp::EPOCH), EventKind::Failed);
+        message.dedup_key = format!("punctual/{}{end}", "x".repeat(250));
+        json_of(&incident::pagerduty(&message))["dedup_key"].as_str().unwrap().to_owned()
+    };
+    assert!(key("a").len() <= 255 && key("a") != key("b") && key("a") == key("a"), "{}", key("a"));
+}
+
+#[test]
+fn phone_numbers_have_the_form_of_e_164() {
+    let problems = |to: &str| {
+        let to = vec![to.to_owned()];
+        chat::sms_problems(&Channel { to, ..Channel::new(ChannelType::Sms, Timestamp::EPOCH) }).len()
+    };
+    assert_eq!((problems("+491701234567"), problems("+15005550006")), (0, 0));
+    for wrong in ["0170", "+0170123", "+49 170", "+1234567890123456", "+", "duty"] {
+        assert_eq!(problems(wrong), 1, "{wrong}");
+    }
 }
 
 #[test]

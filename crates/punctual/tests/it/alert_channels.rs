@@ -1,7 +1,7 @@
 //! The requests of each type of channel, as its service receives them.
 
 use crate::http::web::{Answer, Asked, Web};
-use crate::notifications::{OPTIONS, body, failing, put, server};
+use crate::notifications::{OPTIONS, body, deliveries, failing, put, server};
 use crate::server::{Server, eventually};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -15,6 +15,191 @@ async fn sent(server: &Server, web: &Web, channel: Value) -> Asked {
     let (_, tested) = server.post("/api/v1/channels/it/test", "{}").await;
     assert_eq!((&tested["delivered"], web.asked().len()), (&json!(true), before + 1), "{tested}");
     web.asked().remove(before)
+}
+
+/// Answers as the services document it: each rejects what its own checks reject.
+fn strict(asked: &Asked) -> (String, String) {
+    match problem(asked) {
+        Some((status, problem)) => (status.to_owned(), problem.to_owned()),
+        None => {
+            let status = match asked.line.split(' ').nth(1).unwrap() {
+                path if path.starts_with("/2010-04-01/") => "201 Created",
+                path if path.starts_with("/v2/") || path.starts_with("/teams") => "202 Accepted",
+                path if path.starts_with("/discord") => "204 No Content",
+                _ => "200 OK",
+            };
+            (status.to_owned(), String::new())
+        }
+    }
+}
+
+fn problem(asked: &Asked) -> Option<(&'static str, &'static str)> {
+    const BAD: &str = "400 Bad Request";
+    let path = asked.line.split(' ').nth(1).unwrap();
+    let chars = |value: &Value| value.as_str().map(|text| text.chars().count());
+    let within = |value: &Value, most: usize| chars(value).is_some_and(|count| (1..=most).contains(&count));
+    if path.starts_with("/2010-04-01/") {
+        return twilio_problem(asked).map(|problem| (BAD, problem));
+    }
+    let Ok(sent) = serde_json::from_slice::<Value>(&asked.body) else {
+        return Some((BAD, "invalid_payload"));
+    };
+    if !asked.header("content-type").unwrap_or_default().starts_with("application/json") {
+        return Some((BAD, "unsupported media type"));
+    }
+    let is = |is_right: bool, problem: &'static str| (!is_right).then_some((BAD, problem));
+    if path.starts_with("/slack/archived") {
+        return Some(("410 Gone", "channel_is_archived"));
+    }
+    if path.starts_with("/slack") {
+        return is(within(&sent["text"], 40_000), "no_text");
+    }
+    if path.starts_with("/discord") {
+        return is(within(&sent["content"], 2_000), "content: Must be between 1 and 2000 in length.");
+    }
+    if path.starts_with("/teams") {
+        let card = &sent["attachments"][0];
+        let is_card = sent["type"] == "message"
+            && card["contentType"] == "application/vnd.microsoft.card.adaptive"
+            && card["content"]["version"].is_string()
+            && card["content"]["body"]
+                .as_array()
+                .is_some_and(|body| body.iter().all(|one| within(&one["text"], 20_000)));
+        let is_small = asked.body.len() <= 28 * 1024;
+        return is(is_card, "no card").or((!is_small).then_some(("413 Payload Too Large", "too large")));
+    }
+    if path == "/v2/enqueue" {
+        let is_known = matches!(sent["event_action"].as_str(), Some("trigger" | "resolve"));
+        let payload = &sent["payload"];
+        let severities = ["critical", "error", "warning", "info"];
+        let has_payload = within(&payload["summary"], 1_024)
+            && within(&payload["source"], 255)
+            && payload["severity"].as_str().is_some_and(|severity| severities.contains(&severity));
+        return is(chars(&sent["routing_key"]) == Some(32), "Length of 'routing_key' is incorrect")
+            .or(is(is_known && within(&sent["dedup_key"], 255), "Event object is invalid"))
+            .or(is(sent["event_action"] == "resolve" || has_payload, "Event object is invalid"));
+    }
+    if path.starts_with("/v2/alerts") {
+        let has_key = asked.header("authorization").is_some_and(|value| value.starts_with("GenieKey "));
+        let is_close = path.contains("/close?identifierType=alias");
+        let is_alert = within(&sent["message"], 130)
+            && within(&sent["alias"], 512)
+            && within(&sent["description"], 15_000);
+        let is_valid = if is_close { within(&sent["note"], 25_000) } else { is_alert };
+        return is(has_key && is_valid, "Request body is not processable");
+    }
+    Some(("404 Not Found", "there is no such path"))
+}
+
+/// What Twilio says about a message.
+fn twilio_problem(asked: &Asked) -> Option<&'static str> {
+    let form = format!("http://form/?{}", String::from_utf8_lossy(&asked.body));
+    let form = reqwest::Url::parse(&form).unwrap();
+    let field = |name: &str| {
+        let value = form.query_pairs().find(|(found, _)| found == name);
+        value.map(|(_, value)| value.into_owned()).unwrap_or_default()
+    };
+    let is_e164 = |number: &str| {
+        let digits = number.strip_prefix('+').unwrap_or_default();
+        (2..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if asked.header("content-type") != Some("application/x-www-form-urlencoded") {
+        return Some("the body is no form");
+    }
+    // Twilio knows numbers to which it cannot send, such as this one.
+    if !is_e164(&field("To")) || field("To") == "+15005550009" {
+        return Some(r#"{"code": 21211, "message": "Invalid 'To' Phone Number", "status": 400}"#);
+    }
+    let length = field("Body").chars().count();
+    (!is_e164(&field("From")) || !(1..=1_600).contains(&length)).then_some("invalid")
+}
+
+/// Each service, at a receiver.
+fn services(web: &Web) -> Vec<Value> {
+    vec![
+        json!({"type": "slack", "url": web.url("/slack")}),
+        json!({"type": "teams", "url": web.url("/teams")}),
+        json!({"type": "discord", "url": web.url("/discord")}),
+        json!({"type": "pagerduty", "url": web.url(""), "routing_key": "0123456789abcdef0123456789abcdef"}),
+        json!({"type": "opsgenie", "url": web.url(""), "api_key": "K1"}),
+        json!({"type": "sms", "url": web.url(""), "account_sid": "AC1", "auth_token": "t", "from": "+15005550006", "to": ["+491701234567"]}),
+    ]
+}
+
+/// The names and errors are as long as they can be, of characters that take up the most room.
+#[tokio::test]
+async fn the_largest_messages_are_accepted_by_each_service() {
+    let server = server();
+    let web = Web::answering(Answer::By(strict)).await;
+    for channel in services(&web) {
+        let name = channel["type"].as_str().unwrap().to_owned();
+        assert_eq!(put(&server, &format!("/channels/{name}"), channel).await.0, StatusCode::CREATED);
+    }
+    let channels: Vec<Value> = services(&web).iter().map(|channel| channel["type"].clone()).collect();
+    let mut jobs = vec![];
+    for number in 0..30 {
+        let name = format!("{number:02}{}", "<&ü\u{1F514}".repeat(22));
+        jobs.push(json!({
+            "name": name, "job_type": "no-such-handler", "expires_after": "1s",
+            "execute_at": "2026-01-01T00:00:00Z", "notify": {"on_missed": channels},
+        }));
+    }
+    let (status, stored) = server.post("/api/v1/jobs/batch", &json!({"jobs": jobs}).to_string()).await;
+    assert!(status.is_success(), "{stored}");
+    // One incident per job, one message with a list for all others.
+    eventually("each service has all of them", async || {
+        let (_, page) = server.get("/api/v1/notifications/deliveries?limit=100").await;
+        let waiting = page["items"].as_array().unwrap();
+        let refused = waiting.iter().find(|one| one["last_error"].is_string());
+        assert!(refused.is_none(), "{refused:?}");
+        waiting.len() > 60 && waiting.iter().all(|one| one["state"] == "sent")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_archived_slack_channel_disables_its_channel() {
+    let server = server();
+    let web = Web::answering(Answer::By(strict)).await;
+    put(&server, "/channels/ops", json!({"type": "slack", "url": web.url("/slack/archived")})).await;
+    server.submit(failing("nightly", json!({"on_failure": "ops"}))).await;
+    eventually("the channel is disabled", async || {
+        let (_, channel) = server.get("/api/v1/channels/ops").await;
+        channel["disabled"].as_str().is_some_and(|reason| reason.contains("channel_is_archived"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_phone_number_costs_the_others_nothing() {
+    let server = server();
+    let web = Web::answering(Answer::By(strict)).await;
+    let numbers = |to: &[&str]| {
+        json!({
+            "type": "sms", "url": web.url(""), "account_sid": "AC1", "auth_token": "t", "from": "+15005550006",
+            "to": to,
+        })
+    };
+    let (status, refused) = put(&server, "/channels/duty", numbers(&["+49170", "0170 1234567"])).await;
+    assert_eq!(
+        (status, &refused["errors"][0]["field"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("to[1]")),
+        "{refused}"
+    );
+    let to = ["+491701234567", "+15005550009", "+491707654321"];
+    assert_eq!(put(&server, "/channels/duty", numbers(&to)).await.0, StatusCode::CREATED);
+    server.submit(failing("nightly", json!({"on_failure": "duty"}))).await;
+    let asked_for = |number: &str| {
+        let encoded = format!("To=%2B{}&", number.trim_start_matches('+'));
+        let asked = web.asked();
+        asked.iter().filter(|asked| String::from_utf8_lossy(&asked.body).starts_with(&encoded)).count()
+    };
+    eventually("the wrong number was tried again", async || asked_for(to[1]) >= 2).await;
+    assert_eq!((asked_for(to[0]), asked_for(to[2])), (1, 1));
+    let waiting = deliveries(&server).await;
+    let of = |number: &str| waiting.iter().find(|one| one["to"] == number).unwrap().clone();
+    assert_eq!((&of(to[0])["state"], &of(to[1])["state"]), (&json!("sent"), &json!("pending")));
+    assert!(of(to[1])["last_error"].as_str().unwrap().contains("21211"), "{waiting:?}");
 }
 
 #[tokio::test]

@@ -11,20 +11,20 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 /// A server with a channel `ops`, and its receiver.
-async fn with_receiver() -> (Server, Web) {
+pub async fn with_receiver() -> (Server, Web) {
     let server = server();
     let web = Web::answering(Answer::status("200 OK", "")).await;
     webhook(&server, "ops", &web.url("/")).await;
     (server, web)
 }
 
-async fn rule(server: &Server, fields: Value) {
+pub async fn rule(server: &Server, fields: Value) {
     let (status, answer) = put(server, "/notifications/rules/it", fields).await;
     assert_eq!(status, StatusCode::CREATED, "{answer}");
 }
 
 /// Waits for the first message of this type.
-async fn first(web: &Web, kind: &str) -> Value {
+pub async fn first(web: &Web, kind: &str) -> Value {
     eventually(&format!("{kind} is notified"), async || !told(web, kind).is_empty()).await;
     told(web, kind).remove(0)
 }
@@ -68,6 +68,61 @@ async fn a_run_that_starts_late_is_notified() {
     assert_eq!((&late["data"]["name"], &late["data"]["job_id"]), (&json!("late"), &json!(job)));
     assert!(late["data"]["explanation"].as_str().unwrap().starts_with("It started "), "{late}");
     assert_eq!(told(&web, "job.late").len(), 1);
+}
+
+#[tokio::test]
+async fn a_job_can_notify_of_its_late_start() {
+    let (server, web) = with_receiver().await;
+    let two_minutes_ago = now().minus(Duration::from_secs(120));
+    let job = json!({
+        "name": "late", "job_type": "noop", "execute_at": two_minutes_ago, "notify": {"on_late": "ops"},
+    });
+    server.submit(job).await;
+    let late = first(&web, "job.late").await;
+    assert_eq!(late["data"]["name"], "late");
+    let explanation = late["data"]["explanation"].as_str().unwrap();
+    assert!(explanation.starts_with("It started 2 min after"), "{late}");
+}
+
+/// A short run has usually ended when the leader looks.
+#[tokio::test]
+async fn a_run_that_was_longer_than_allowed_is_found_at_its_end() {
+    let (server, web) = with_receiver().await;
+    rule(&server, json!({"events": ["running_long"], "longer_than": "1s", "channels": ["ops"]})).await;
+    let job = json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 1_100}, "interval": "2s"});
+    server.submit(job).await;
+    eventually("a run is found at its end", async || {
+        let found = told(&web, "job.running_long");
+        found.iter().any(|one| one["data"]["explanation"].as_str().unwrap().starts_with("It ran for 1 s"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lasting_problem_is_repeated_unless_it_is_acknowledged() {
+    let options = [&OPTIONS[..], &["--notify-repeat", "60s"]].concat();
+    let server = Server::start_with(&options);
+    let web = Web::answering(Answer::status("200 OK", "")).await;
+    webhook(&server, "ops", &web.url("/")).await;
+    for name in ["acknowledged", "open"] {
+        let mut job = failing(name, json!({"on_failure": "ops"}));
+        job["interval"] = json!("1s");
+        server.submit(job).await;
+    }
+    let of = |name: &str| told(&web, "job.failed").iter().filter(|one| one["data"]["name"] == name).count();
+    let alert = async |name: &str| {
+        let (_, alerts) = server.get("/api/v1/notifications/alerts").await;
+        alerts["items"].as_array().unwrap().iter().find(|one| one["name"] == name).cloned()
+    };
+    eventually("both are notified", async || of("acknowledged") == 1 && of("open") == 1).await;
+    let id = alert("acknowledged").await.unwrap()["alert_id"].as_str().unwrap().to_owned();
+    server.said(&["notify", "ack", &id]);
+    // One failure each second.
+    let failures = async || alert("open").await.unwrap()["count"].as_u64().unwrap();
+    eventually("it goes on for a while", async || failures().await >= 40).await;
+    assert_eq!((of("acknowledged"), of("open")), (1, 1));
+    eventually("the open one is repeated", async || of("open") == 2).await;
+    assert_eq!(of("acknowledged"), 1);
 }
 
 #[tokio::test]

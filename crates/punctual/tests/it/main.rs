@@ -5,7 +5,10 @@
 mod access_cli;
 mod access_matrix;
 mod alert_channels;
+mod alert_ends;
 mod alert_events;
+mod alert_missed;
+mod alert_targets;
 mod alerts;
 mod api;
 mod attacks;

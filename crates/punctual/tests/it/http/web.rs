@@ -16,6 +16,8 @@ pub enum Answer {
     Bytes(Vec<u8>),
     /// With these bytes, and then neither side closes.
     Hanging(&'static [u8]),
+    /// With the status line and the body that a service would answer.
+    By(fn(&Asked) -> (String, String)),
     /// With the first, and then it repeats the second until the other side disconnects.
     Endless(&'static [u8], &'static [u8]),
 }
@@ -144,8 +146,16 @@ impl Web {
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer, seen: &Seen) {
     let mut stream = BufReader::new(stream);
     let Some(asked) = read_request(&mut stream).await else { return };
-    seen.asked.lock().unwrap().push(asked);
+    seen.asked.lock().unwrap().push(asked.clone());
+    let answer = match answer {
+        Answer::By(service) => {
+            let (status, body) = service(&asked);
+            Answer::status(&status, &body)
+        }
+        answer => answer,
+    };
     match answer {
+        Answer::By(_) => unreachable!("the service has answered"),
         Answer::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;

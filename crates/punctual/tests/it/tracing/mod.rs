@@ -454,3 +454,57 @@ async fn a_process_that_did_not_lease_an_execution_still_records_its_attempt() {
         ("raw", "raw")
     );
 }
+
+/// The names of the events of a span, and the gate that each names.
+fn gates(span: &ReceivedSpan) -> Vec<(&str, Option<&str>)> {
+    span.events
+        .iter()
+        .map(|(name, attributes)| (name.as_str(), attributes.get("punctual.gate").map(String::as_str)))
+        .collect()
+}
+
+#[tokio::test]
+async fn what_a_run_waits_for_and_when_that_ended_are_events() {
+    let collector = Collector::start().await;
+    let server = traced(&collector);
+    server.said(&["queue", "set", "narrow", "--concurrency", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("go");
+    let mut first = shell(&format!("until [ -e '{}' ]; do sleep 0.1; done", gate.display()));
+    first["queue"] = json!("narrow");
+    let first = submit_within(&server, &parent(), first).await;
+    let mut limited = shell("true");
+    limited["queue"] = json!("narrow");
+    let limited = submit_within(&server, &parent(), limited).await;
+    let mut child = shell("true");
+    child["depends_on"] = json!([first]);
+    let child = submit_within(&server, &parent(), child).await;
+    std::fs::write(&gate, "").unwrap();
+    for (job, waits_for) in [(limited, "concurrency"), (child, "dependency")] {
+        let spans = collector.of_job(&job, &[("submit", 1), ("claim", 1)]).await;
+        assert_eq!(gates(only(&spans, "submit")), [("punctual.waits", Some(waits_for))]);
+        let claim = only(&spans, "claim");
+        assert_eq!(gates(claim), [("punctual.gate_opened", None)], "{waits_for}");
+        assert!(claim.events[0].1["punctual.waited_ms"].parse::<u64>().is_ok(), "{claim:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_snoozed_attempt_has_the_event_of_a_snooze() {
+    let collector = Collector::start().await;
+    let server = traced(&collector);
+    let job = submit_within(&server, &parent(), json!({"name": "raw", "max_retries": 0})).await;
+    let (session, assignment) = leased(&server, 60.0).await;
+    let report = json!({
+        "session": session, "execution_id": assignment["execution_id"], "epoch": assignment["epoch"],
+        "outcome": "snoozed", "snooze": "1h",
+    });
+    let (status, answer) =
+        server.post("/api/v1/worker/report", &json!({"reports": [report]}).to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let spans = collector.of_job(&job, &[("attempt", 1)]).await;
+    let attempt = only(&spans, "attempt");
+    let [(event, attributes)] = &attempt.events[..] else { panic!("{attempt:?}") };
+    assert_eq!((event.as_str(), attributes["punctual.attempt"].as_str()), ("punctual.snooze", "2"));
+    assert!(attributes.contains_key("punctual.retry_at") && attempt.error.is_none(), "{attempt:?}");
+}
