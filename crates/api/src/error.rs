@@ -499,6 +499,9 @@ impl From<UseCaseError> for ApiError {
                     ids.join(", ")
                 ))
             }
+            UseCaseError::NameNotSearched { .. } => ApiError::Conflict(format!(
+                "{error}, and a new job could double its schedule: if there is none, submit the job with POST /jobs"
+            )),
             UseCaseError::WorkerDraining { .. } => {
                 ApiError::Conflict(format!("{error} and will close: start the worker again to give it work"))
             }

@@ -186,8 +186,11 @@ impl AboutArgs {
         let stored = self.connect.client()?.set_calendar(&self.name, &calendar).await?;
         for event in &stored.skipped_events {
             let summary = event.summary.as_deref().unwrap_or("(no summary)");
-            eprintln!("warning: line {}: {summary} was left out: {}", event.line, event.reason);
+            let what =
+                if event.imported_until.is_some() { "is in the calendar without" } else { "was left out:" };
+            tell(&format!("warning: line {}: {summary} {what} {}", event.line, event.reason));
         }
+        let is_whole = stored.skipped_events.iter().all(|event| event.imported_until.is_some());
         self.output.print(&stored, |calendar| {
             format!(
                 "set calendar {} (version {}, {} entries)",
@@ -196,7 +199,7 @@ impl AboutArgs {
                 calendar.entries.len()
             )
         })?;
-        Ok(Exit::Done)
+        Ok(if is_whole { Exit::Done } else { Exit::Refused })
     }
 }
 

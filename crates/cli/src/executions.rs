@@ -3,14 +3,16 @@
 use crate::job::bulk::BulkArgs;
 use crate::job::progress;
 use crate::job::trigger::RunArgs;
+use crate::list_format::{Cut, ListOutput, ListTexts};
 use crate::pages;
 use clap::Subcommand;
 use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus, Page};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
-use punctual_config::output::{OutputArgs, optional_time, shortened, table};
+use punctual_config::output::{OutputArgs, optional_time, table, time};
 use punctual_core::ids::ExecutionId;
+use punctual_core::occurrence::Origin;
 use punctual_core::operation::BulkAction;
 
 #[derive(Subcommand)]
@@ -63,6 +65,9 @@ pub struct RetryExecutionsArgs {
     /// Only dead letters of jobs that this handler runs
     #[arg(long = "type", requires = "all", value_name = "JOB_TYPE")]
     job_type: Option<String>,
+    /// Only dead letters of jobs of this owner
+    #[arg(long, requires = "all")]
+    owner: Option<String>,
     /// Only dead letters whose error contains this text
     #[arg(long, requires = "all")]
     error: Option<String>,
@@ -107,7 +112,7 @@ pub struct ListArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ListOutput,
 }
 
 fn parse_status(text: &str) -> Result<ExecutionStatus, String> {
@@ -145,7 +150,7 @@ async fn cancel(args: CancelExecutionsArgs) -> anyhow::Result<Exit> {
         ("owner", args.owner),
         ("worker", args.worker),
     ];
-    args.bulk.run_of(BulkAction::Cancel, None).on_executions(filters).run(&args.connect, args.output).await
+    args.bulk.run_of(BulkAction::Cancel, vec![]).on_executions(filters).run(&args.connect, args.output).await
 }
 
 async fn retry(args: RetryExecutionsArgs) -> anyhow::Result<Exit> {
@@ -155,8 +160,9 @@ async fn retry(args: RetryExecutionsArgs) -> anyhow::Result<Exit> {
                 .to_owned();
         return Err(CliError { exit: Exit::Misunderstood, message }.into());
     }
-    let filters = [("queue", args.queue), ("job_type", args.job_type), ("error", args.error)];
-    args.bulk.run_of(BulkAction::Retry, None).on_executions(filters).run(&args.connect, args.output).await
+    let filters =
+        [("queue", args.queue), ("job_type", args.job_type), ("owner", args.owner), ("error", args.error)];
+    args.bulk.run_of(BulkAction::Retry, vec![]).on_executions(filters).run(&args.connect, args.output).await
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<Exit> {
@@ -174,24 +180,32 @@ async fn list(args: ListArgs) -> anyhow::Result<Exit> {
         client.all_executions(&ExecutionFilter { limit: Some(limit), cursor, ..filter.clone() }).await
     };
     let page = pages::collect(args.limit, filter.cursor.clone(), read).await?;
-    args.output.print(&page, executions_table)?;
-    pages::tell_more(args.output, page.next_cursor.as_deref());
+    args.output.print(&page, &TEXTS)?;
+    args.output.tell_more(page.next_cursor.as_deref());
     Ok(Exit::Done)
 }
 
-fn executions_table(page: &Page<ExecutionBody>) -> String {
+const TEXTS: ListTexts<Page<ExecutionBody>> = ListTexts {
+    table: executions_table,
+    names: |page| page.items.iter().map(|execution| execution.execution_id.to_string()).collect(),
+};
+
+fn executions_table(page: &Page<ExecutionBody>, cut: Cut) -> String {
     if page.items.is_empty() {
         return "no executions".to_owned();
     }
-    let header = ["EXECUTION", "NAME", "TYPE", "QUEUE", "STATUS", "WORKER", "SINCE", "DETAIL"];
-    table(&header, page.items.iter().map(row))
+    let mut header = vec!["EXECUTION", "NAME", "TYPE", "QUEUE", "STATUS", "WORKER", "SINCE", "DETAIL"];
+    if cut == Cut::Nothing {
+        header.extend(["SCHEDULED", "ORIGIN", "STARTED", "COMPLETED"]);
+    }
+    table(&header, page.items.iter().map(|execution| row(execution, cut)))
 }
 
-fn row(execution: &ExecutionBody) -> Vec<String> {
+fn row(execution: &ExecutionBody, cut: Cut) -> Vec<String> {
     let word =
-        |text: &Option<String>| text.as_ref().map_or_else(|| "-".to_owned(), |text| shortened(text, 40));
+        |text: &Option<String>| text.as_ref().map_or_else(|| "-".to_owned(), |text| cut.text(text, 40));
     let since = execution.completed_at.or(execution.started_at).unwrap_or(execution.available_at);
-    vec![
+    let mut row = vec![
         execution.execution_id.to_string(),
         word(&execution.name),
         word(&execution.job_type),
@@ -199,12 +213,29 @@ fn row(execution: &ExecutionBody) -> Vec<String> {
         execution.status.to_string(),
         word(&execution.worker_id),
         optional_time(Some(since)),
-        detail(execution),
-    ]
+        detail(execution, cut),
+    ];
+    if cut == Cut::Nothing {
+        row.extend([
+            time(execution.scheduled_time),
+            origin(execution.origin).to_owned(),
+            optional_time(execution.started_at),
+            optional_time(execution.completed_at),
+        ]);
+    }
+    row
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Schedule => "schedule",
+        Origin::Trigger => "trigger",
+        Origin::Backfill => "backfill",
+    }
 }
 
 /// Details of an execution, depending on its state.
-fn detail(execution: &ExecutionBody) -> String {
+fn detail(execution: &ExecutionBody, cut: Cut) -> String {
     let gates: Vec<&str> = execution.gates.iter().map(|gate| gate.name()).collect();
     let said = match execution.status {
         ExecutionStatus::Waiting => Some(format!("waits for {}", gates.join(", "))),
@@ -212,5 +243,5 @@ fn detail(execution: &ExecutionBody) -> String {
         ExecutionStatus::Running => execution.progress.as_ref().map(progress::told),
         _ => execution.error_message.clone().or_else(|| execution.reason.clone()),
     };
-    said.map_or_else(|| "-".to_owned(), |said| shortened(&said, 60))
+    said.map_or_else(|| "-".to_owned(), |said| cut.text(&said, 60))
 }

@@ -17,6 +17,7 @@ pub mod job_schema;
 pub mod job_type;
 mod json_path;
 mod list_args;
+mod list_format;
 pub mod login;
 pub mod logs;
 mod manifest;

@@ -25,7 +25,13 @@ pub async fn collect<T>(
 
 /// Says how to continue a list that has more items. Programs find the cursor in the list itself.
 pub fn tell_more(output: OutputArgs, cursor: Option<&str>) {
-    if let Some(cursor) = cursor.filter(|_| output.is_table()) {
+    if output.is_table() {
+        tell_cursor(cursor);
+    }
+}
+
+pub fn tell_cursor(cursor: Option<&str>) {
+    if let Some(cursor) = cursor {
         tell(&format!("more with --cursor {cursor}"));
     }
 }

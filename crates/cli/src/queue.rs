@@ -1,12 +1,12 @@
 //! `punctual queue`: shows queues and their limits, changes the limits, and pauses and resumes queues.
 
-use crate::list_args::ListArgs;
+use crate::list_format::{Cut, ListOutput, ListTexts};
 use clap::Subcommand;
 use punctual_client::{Client, ClientError, JobFilter, Page, ParseStartRateError, QueueBody, StartRate};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
-use punctual_config::output::{OutputArgs, one_line, optional_time, shortened, table, tell};
+use punctual_config::output::{OutputArgs, one_line, optional_time, table, tell};
 use punctual_config::suggest::did_you_mean;
 use punctual_core::limits;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use std::str::FromStr;
 #[derive(Subcommand)]
 pub enum QueueCommand {
     /// List queues that have work, are paused or have settings
-    List(ListArgs),
+    List(ListQueuesArgs),
     /// Show the contents and settings of queues
     Show(QueueArgs),
     /// Set the limits of a queue (depth, concurrency, rate) and the weights of owners; others keep their values
@@ -25,6 +25,14 @@ pub enum QueueCommand {
     Pause(QueueArgs),
     /// Resume paused queues: everything that waited runs, late
     Resume(QueueArgs),
+}
+
+#[derive(clap::Args)]
+pub struct ListQueuesArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: ListOutput,
 }
 
 #[derive(clap::Args)]
@@ -135,7 +143,7 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
     match command {
         QueueCommand::List(args) => {
             let queues = args.connect.client()?.queues().await?;
-            args.output.print(&queues, queues_table)?;
+            args.output.print(&queues, &TEXTS)?;
         }
         QueueCommand::Show(args) => {
             each(args, EmptyQueueNote::Unused, async |client, queue| client.queue(queue).await).await?
@@ -143,7 +151,8 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
         QueueCommand::Set(args) => {
             let client = args.connect.client()?;
             let queue = client.patch_queue(&args.queue, &args.settings.patch()).await?;
-            args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
+            let page = Page { items: vec![queue], next_cursor: None };
+            args.output.print(&page, |page| queues_table(page, Cut::Long))?;
         }
         QueueCommand::Pause(args) => {
             each(args, EmptyQueueNote::Misspelled, async |client, queue| client.pause_queue(queue).await)
@@ -183,7 +192,7 @@ async fn each(
         }
         page.items.push(body);
     }
-    args.output.print(&page, queues_table)
+    args.output.print(&page, |page| queues_table(page, Cut::Long))
 }
 
 /// A notice that a queue without work has no job either, with a suggestion from the latest jobs. Any name is
@@ -238,13 +247,18 @@ fn state(queue: &QueueBody) -> &'static str {
     }
 }
 
-fn queues_table(page: &Page<QueueBody>) -> String {
+const TEXTS: ListTexts<Page<QueueBody>> = ListTexts {
+    table: queues_table,
+    names: |page| page.items.iter().map(|queue| queue.queue.clone()).collect(),
+};
+
+fn queues_table(page: &Page<QueueBody>, cut: Cut) -> String {
     if page.items.is_empty() {
         return "no queue has work, is paused or has settings".to_owned();
     }
     let rows = page.items.iter().map(|queue| {
         vec![
-            shortened(&queue.queue, 40),
+            cut.text(&queue.queue, 40),
             state(queue).to_owned(),
             queue.waiting.to_string(),
             queue.queued.to_string(),
@@ -252,7 +266,7 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             or_dash(queue.settings.max_depth),
             limits_of(queue.settings.concurrency, queue.settings.rate),
             limits_of(queue.settings.key_concurrency, queue.settings.key_rate),
-            shortened(&weights_of(queue), WEIGHTS_CHARS_MAX),
+            cut.text(&weights_of(queue), WEIGHTS_CHARS_MAX),
             optional_time(queue.oldest_queued_at),
             optional_time(queue.paused_at),
         ]

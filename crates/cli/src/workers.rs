@@ -1,18 +1,18 @@
 //! `punctual workers`: lists connected workers, and pauses, resumes and drains them.
 
-use crate::list_args::ListArgs;
+use crate::list_format::{Cut, ListOutput, ListTexts};
 use clap::Subcommand;
 use punctual_client::{Client, ClientError, Page, WorkerSessionBody};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::Exit;
-use punctual_config::output::{OutputArgs, shortened, table, time_to_millis};
+use punctual_config::output::{OutputArgs, table, time_to_millis};
 use punctual_core::health::HumanBytes;
 
 #[derive(Subcommand)]
 pub enum WorkersCommand {
     /// List connected workers
-    List(ListArgs),
+    List(ListWorkersArgs),
     /// Show workers
     Show(WorkersArgs),
     /// Pause workers: they get no new work and finish what they have
@@ -21,6 +21,14 @@ pub enum WorkersCommand {
     Resume(WorkersArgs),
     /// Drain workers: they finish what is running, return the rest, and exit
     Drain(WorkersArgs),
+}
+
+#[derive(clap::Args)]
+pub struct ListWorkersArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: ListOutput,
 }
 
 #[derive(clap::Args)]
@@ -38,7 +46,7 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
     match command {
         WorkersCommand::List(args) => {
             let workers = args.connect.client()?.workers().await?;
-            args.output.print(&workers, workers_table)?;
+            args.output.print(&workers, &TEXTS)?;
         }
         WorkersCommand::Show(args) => {
             each(args, async |client, worker| client.worker(worker).await).await?;
@@ -72,11 +80,16 @@ async fn each(
     for worker in &args.workers {
         page.items.push(act(&client, worker).await?);
     }
-    args.output.print(&page, workers_table)?;
+    args.output.print(&page, |page| workers_table(page, Cut::Long))?;
     Ok(page)
 }
 
-fn workers_table(page: &Page<WorkerSessionBody>) -> String {
+const TEXTS: ListTexts<Page<WorkerSessionBody>> = ListTexts {
+    table: workers_table,
+    names: |page| page.items.iter().map(|worker| worker.session_id.to_string()).collect(),
+};
+
+fn workers_table(page: &Page<WorkerSessionBody>, cut: Cut) -> String {
     if page.items.is_empty() {
         return "no worker is connected".to_owned();
     }
@@ -84,13 +97,13 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
         let queues = if worker.queues.is_empty() { "all".to_owned() } else { worker.queues.join(",") };
         vec![
             worker.session_id.to_string(),
-            shortened(&worker.worker_id, 40),
+            cut.text(&worker.worker_id, 40),
             worker.state.as_str().to_owned(),
             format!("{}/{}", worker.running, slots(worker)),
             worker.free_slots.map_or_else(|| "-".to_owned(), |free| free.to_string()),
-            shortened(&health(worker), 60),
-            shortened(&queues, 30),
-            shortened(&worker.job_types.join(","), 40),
+            cut.text(&health(worker), 60),
+            cut.text(&queues, 30),
+            cut.text(&worker.job_types.join(","), 40),
             worker.version.clone().unwrap_or_else(|| "-".to_owned()),
             worker.host.clone().unwrap_or_else(|| "-".to_owned()),
             time_to_millis(worker.last_heartbeat_at),

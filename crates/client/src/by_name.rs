@@ -43,6 +43,17 @@ pub struct PutJob {
 }
 
 impl Client {
+    /// The job of the token's owner that was put by this name; `None` if there is none.
+    pub async fn named_job(&self, name: &str) -> Result<Option<JobBody>, ClientError> {
+        match self.send(self.request(Method::GET, &path(name))).await {
+            Ok(job) => Ok(Some(job)),
+            Err(error) if error.is_not_found() => Ok(None),
+            // A server of an earlier release only takes puts there.
+            Err(error) if error.problem().is_some_and(|problem| problem.status == 405) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Creates the job with this name, or replaces its description. The owner is the body's `owner_id`, or
     /// that of the token.
     pub async fn put_by_name(

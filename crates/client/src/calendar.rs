@@ -55,15 +55,18 @@ wire! {
 }
 
 wire! {
-    /// An event of an iCalendar file that is not in the calendar.
+    /// An event of an iCalendar file that is not in the calendar, or only with some of its dates.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     pub struct SkippedEventBody as "SkippedEvent" {
         /// The line of the file at which it begins.
         pub line: u64 = whole(1..=u64::MAX),
         /// Its summary.
         pub summary: Option<String> = text(),
-        /// Why it was left out.
+        /// Why it was left out, or which of its dates were.
         pub reason: String = text(),
+        /// If only its later dates were left out: the last day up to which it is in the calendar.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub imported_until: Option<String> = text().example("2036-11-19"),
     }
 }
 

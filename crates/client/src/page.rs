@@ -3,6 +3,7 @@
 use crate::execution::{ExecutionBody, SkipRangeBody};
 use crate::job::JobBody;
 use crate::wire::wire;
+use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// One page of a list. A page may be shorter than its limit even if another one follows.
@@ -30,6 +31,9 @@ wire! {
         pub items: Vec<JobBody> = up_to(limits::PAGE_ITEMS_MAX, list(the("Job"))),
         /// Opaque: pass it as `cursor` to read on; null on the last page, and with `sort`.
         pub next_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
+        /// If there is a next page: about all jobs that were created since this time were examined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub examined_back_to: Option<Timestamp>,
         /// With `sort`: how far the list has looked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub compared: Option<ComparedBody>,

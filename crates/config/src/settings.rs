@@ -410,7 +410,7 @@ settings! {
 settings! {
     /// What schedulers retain.
     pub struct SchedulerSettings {
-        /// How long to keep jobs after they have finished; jobs with dead letters are kept
+        /// How long to keep jobs after they have finished; jobs with dead letters and applied jobs are kept
         keep_finished_jobs: RetentionTime = "keep_finished_jobs", is("forever"),
             "The history of a job is deleted with it.";
         /// How long to keep the history and logs of executions

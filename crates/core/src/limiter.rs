@@ -72,9 +72,13 @@ pub struct Rate {
 }
 
 impl Rate {
+    fn period(self) -> Duration {
+        Duration::from_millis(self.per_ms)
+    }
+
     /// The time between two starts.
     fn step(self) -> Duration {
-        Duration::from_millis(self.per_ms) / self.count.max(1)
+        self.period() / self.count.max(1)
     }
 
     /// How far missed starts may be caught up, when the wait list was not scanned in time: a tenth of the
@@ -83,10 +87,20 @@ impl Rate {
         self.step() * (self.count / 10)
     }
 
+    /// The last start to assume when the rate finds so many executions running that it has not counted: they were
+    /// claimed before it was set. They count as if they had just started, but for no more than a period. `None` if there are
+    /// none, or if starts were counted within the last period.
+    fn start_of_running(self, running: u64, last_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        let is_counting = last_at.is_some_and(|last_at| last_at > now.minus(self.period()));
+        let others = u32::try_from(running).unwrap_or(u32::MAX).min(self.count).checked_sub(1)?;
+        (!is_counting).then(|| now.plus(self.step() * others))
+    }
+
     /// The time at which the next start counts. It is computed from the last one with the current rate, so
     /// that a changed rate applies at once.
     fn next(self, last_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        match last_at.filter(|last_at| *last_at <= now.plus(limits::RATE_AHEAD_MAX)) {
+        let ahead_max = limits::RATE_AHEAD_MAX.max(self.period());
+        match last_at.filter(|last_at| *last_at <= now.plus(ahead_max)) {
             None => now,
             Some(last_at) => last_at.plus(self.step()).max(now.minus(self.slack())),
         }
@@ -165,6 +179,11 @@ impl Limit {
     /// The time at which one more start counts; `None` if there is no rate.
     pub fn start_of_one(&self, last_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         self.rate.map(|rate| rate.next(last_at, now))
+    }
+
+    /// The last start to assume after the limit was set, because of what runs; `None` if nothing changes.
+    pub fn start_of_running(&self, used: &LimiterUse, now: Timestamp) -> Option<Timestamp> {
+        self.rate?.start_of_running(used.in_use, used.last_at, now)
     }
 
     /// When room appears by the passing of time alone; `None` if it does not.
@@ -321,6 +340,26 @@ mod tests {
         assert_eq!((slow.room(&used, at(100)), slow.opens_at(&used)), (0, Some(at(3_600_000))));
         assert_eq!((fast.room(&used, at(99)), fast.opens_at(&used)), (0, Some(at(100))));
         assert_eq!(fast.room(&used, at(100)), 1);
+    }
+
+    #[test]
+    fn what_runs_when_a_rate_is_set_counts_as_started_just_now() {
+        let running = |in_use, last_at: Option<i64>| {
+            let used = LimiterUse { in_use, last_at: last_at.map(at), ..LimiterUse::default() };
+            rate(4, 1_000).start_of_running(&used, at(5_000))
+        };
+        assert_eq!(running(0, None), None);
+        assert_eq!(running(1, None), Some(at(5_000)), "the next one starts 250 ms later");
+        assert_eq!(running(3, None), Some(at(5_500)));
+        assert_eq!(running(1_000_000, None), Some(at(5_750)), "no more than a period");
+        assert_eq!(running(3, Some(4_000)), Some(at(5_500)), "another rate, long ago");
+        assert_eq!(running(3, Some(4_001)), None, "they are counted");
+        let used = LimiterUse { in_use: 3, ..LimiterUse::default() };
+        assert_eq!(Limit::default().start_of_running(&used, at(0)), None);
+        // A start that is ahead by less than a period is one of these.
+        let daily = rate(2, 86_400_000);
+        let used = LimiterUse { last_at: Some(at(43_200_000)), ..LimiterUse::default() };
+        assert_eq!(daily.room(&used, at(0)), 0);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! reached.
 
 mod brokers;
+mod calendars;
 mod observe;
 
 pub use brokers::*;
+pub use calendars::*;
 pub use observe::*;
 
 use std::time::Duration;
@@ -109,8 +111,11 @@ pub const REQUEST_KEY_BYTES_MAX: usize = 200;
 /// Items of one page of a list. A larger `limit` is rejected.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// Pages of 2,000 unfinished jobs that are searched for one with a given name, when a job is put by a name that
-/// identifies none yet. One that is older than these is not found, and a new job is created.
-pub const NAME_SEARCH_PAGES_MAX: usize = 20;
+/// identifies none yet. An older one is only found if its schedule has a further run ([`NAMED_SCHEDULES_PAGES_MAX`]).
+pub const NAME_SEARCH_PAGES_MAX: usize = 5;
+/// Pages of 2,000 jobs with a further run that are searched in the same way. If there are more such jobs, the put is
+/// refused: a new job could double the schedule of an older one.
+pub const NAMED_SCHEDULES_PAGES_MAX: usize = 500;
 /// Bytes of payloads, results, errors and log lines in one page. A page that would have more ends sooner,
 /// after at least one item, and returns where to continue.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -462,8 +467,8 @@ pub const RATE_SPAN_MIN: Duration = Duration::from_secs(1);
 pub const RATE_SPAN_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Shortest time between two starts that a rate may imply.
 pub const RATE_STEP_MIN: Duration = Duration::from_micros(100);
-/// A stored start of a rate that is further ahead than this was written by a clock that has been set back
-/// since.
+/// A stored start of a rate that is further ahead than this, and than the period of the rate, was written by a clock
+/// that has been set back since.
 pub const RATE_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// Owners whose weights one queue may set.
 pub const QUEUE_WEIGHTS_MAX: usize = 1_000;
@@ -676,25 +681,3 @@ pub const VIEWS_OF_CALLER_MAX: usize = 100;
 /// Bytes of the query of a saved view, and of the name of its page. Longer ones are rejected.
 pub const VIEW_QUERY_BYTES_MAX: usize = 4_096;
 pub const VIEW_PAGE_BYTES_MAX: usize = 40;
-
-/// Weekdays, dates and times in all entries of one calendar.
-pub const CALENDAR_ENTRIES_MAX: usize = 5_000;
-/// Characters of an event's summary that an import keeps.
-pub const CALENDAR_SUMMARY_CHARS_MAX: usize = 120;
-/// Calendars of one server. Setting another one is a 409.
-pub const CALENDARS_MAX: usize = 500;
-/// Calendars that one job may name.
-pub const CALENDARS_OF_JOB_MAX: usize = 8;
-/// Occurrences that are looked at in search of the next one that no calendar excludes. After that, none is shown.
-pub const CALENDAR_STEPS_MAX: usize = 10_000;
-/// How long a node uses calendars before it reads them again.
-pub const CALENDARS_REFRESH: Duration = Duration::from_secs(5);
-/// Bytes of an iCalendar file.
-pub const ICALENDAR_BYTES_MAX: usize = 1024 * 1024;
-/// The most occurrences that `COUNT` of a recurrence rule may name: they are counted when the job is submitted.
-pub const RRULE_COUNT_MAX: u32 = 10_000;
-/// Occurrences of one backfill, and how many there are if nothing is set.
-pub const BACKFILL_MAX: u32 = 10_000;
-pub const BACKFILL_DEFAULT: u32 = 1_000;
-/// Occurrences that the answer to a backfill lists.
-pub const BACKFILL_SHOWN_MAX: usize = 20;

@@ -445,7 +445,10 @@ impl Engine {
             let fix = "cannot be update: this process does not know the fields of jobs";
             return Err(UseCaseError::Invalid(vec![InvalidField::new("action", fix)]));
         };
-        patches.patched(stored, patch, now).map_err(UseCaseError::Invalid)
+        let mut spec = patches.patched(stored, patch, now).map_err(UseCaseError::Invalid)?;
+        // No field of a patch: a job that was put by its name keeps it.
+        spec.settings.by_name |= stored.settings.by_name;
+        Ok(spec)
     }
 
     /// The patch of an operation in plain text.

@@ -94,6 +94,9 @@ fn candidates(group: &str, arg: &Arg) -> Option<ArgValueCandidates> {
         }
         (Some("priority"), _) => fixed(&["low", "medium", "high"]),
         (Some("queue"), _) | (None, "QUEUE") => asked(queues),
+        (Some("calendar"), _) | (None, "CALENDAR") => asked(calendars),
+        (Some("notify"), _) => asked(notified),
+        (None, "OPERATION") => asked(operations),
         (Some("name"), _) if group == "job" => asked(job_names),
         (_, "JOB" | "JOB|EXECUTION") => asked(job_names),
         (_, "JOB_TYPE") => asked(job_types),
@@ -137,6 +140,25 @@ async fn queues(client: Client) -> Result<Vec<String>, ClientError> {
     Ok(client.queues().await?.items.into_iter().map(|queue| queue.queue).collect())
 }
 
+async fn calendars(client: Client) -> Result<Vec<String>, ClientError> {
+    Ok(client.calendars().await?.items.into_iter().map(|calendar| calendar.name).collect())
+}
+
+/// The events that `--notify` names.
+const EVENTS: [&str; 5] = ["failure", "missed", "late", "recovery", "success"];
+
+/// Each event with each channel, as in `--notify failure=ops`.
+async fn notified(client: Client) -> Result<Vec<String>, ClientError> {
+    let channels = client.channels().await?.items;
+    let of_channel = |name: &str| EVENTS.map(|event| format!("{event}={name}"));
+    Ok(channels.iter().flat_map(|channel| of_channel(&channel.name)).collect())
+}
+
+async fn operations(client: Client) -> Result<Vec<String>, ClientError> {
+    let page = client.operations(Some(limits::PAGE_ITEMS_MAX), None).await?;
+    Ok(page.items.iter().map(|operation| operation.operation_id.to_string()).collect())
+}
+
 async fn workers(client: Client) -> Result<Vec<String>, ClientError> {
     Ok(client.workers().await?.items.into_iter().map(|worker| worker.worker_id).collect())
 }
@@ -168,7 +190,7 @@ where
 
 /// Whether a shell takes a name as one word, without quotes.
 fn is_plain(name: &str) -> bool {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_.:/@+%".contains(letter);
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_.:/@+%=".contains(letter);
     !name.starts_with('-') && name.chars().all(is_plain)
 }
 

@@ -127,6 +127,7 @@ fn is_job_filtered(query: &JobQuery) -> bool {
         schedule,
         tags,
         text,
+        scheduled: _,
     } = query;
     schedule.is_some()
         || text.is_some()

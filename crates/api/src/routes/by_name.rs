@@ -5,6 +5,7 @@ use crate::conditional::ExpectedVersion;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
 use crate::json::{self, DocumentShape};
+use crate::query::QueryParams;
 use crate::routes::{jobs, submit};
 use crate::submission::{Basis, as_submitted, job_spec};
 use crate::views::{self, interval_anchor};
@@ -23,6 +24,21 @@ use punctual_engine::{RequestTry, UseCaseError};
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The job that was put by this name.
+pub async fn show(
+    call: Call,
+    IdInPath(name): IdInPath<String>,
+    mut query: QueryParams,
+) -> Result<Response, ApiError> {
+    let owner = query.text("owner");
+    query.finish()?;
+    let owner = owner.unwrap_or_else(|| submit::owner_of(&call).to_owned());
+    match call.cases.job_put_by_name(&owner, &name).await? {
+        Some(id) => Ok(jobs::answer(StatusCode::OK, jobs::read(&call, id).await?)),
+        None => Err(ApiError::NotFound(format!("no job of {owner} was put by the name {name}"))),
+    }
+}
 
 pub async fn put_job(
     call: Call,

@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{CalendarBody, CalendarEntryBody, Page, SetCalendar, SkippedEventBody};
 use punctual_core::calendar::{CalendarEntry, CalendarMode, CalendarSpec, SkippedEvent, import};
+use punctual_core::time::Timestamp;
 use punctual_engine::CalendarView;
 
 /// The prefix of this list's cursors.
@@ -42,7 +43,7 @@ pub async fn set(
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let calendar: SetCalendar = json::parse(&body.bytes, DocumentShape::Object)?;
-    let (spec, skipped) = spec_of(calendar)?;
+    let (spec, skipped) = spec_of(calendar, call.cases.now())?;
     to_the_end(async move {
         let (calendar, is_new) = call.cases.set_calendar(&name, spec).await?;
         Ok(stored(is_new, view(calendar, skipped)))
@@ -65,7 +66,7 @@ pub async fn remove(
 }
 
 /// The calendar, and the events of an imported file that it lacks.
-fn spec_of(calendar: SetCalendar) -> Result<(CalendarSpec, Vec<SkippedEvent>), ApiError> {
+fn spec_of(calendar: SetCalendar, now: Timestamp) -> Result<(CalendarSpec, Vec<SkippedEvent>), ApiError> {
     let SetCalendar { description, timezone, mode, entries, icalendar } = calendar;
     let timezone = timezone.unwrap_or_else(|| "UTC".to_owned());
     let mode = match mode.as_deref().map(str::to_ascii_lowercase).as_deref() {
@@ -86,7 +87,7 @@ fn spec_of(calendar: SetCalendar) -> Result<(CalendarSpec, Vec<SkippedEvent>), A
         }
         (None, Some(text)) => {
             let imported =
-                import(&text, &timezone, mode).map_err(|problem| ApiError::invalid(vec![problem]))?;
+                import(&text, &timezone, mode, now).map_err(|problem| ApiError::invalid(vec![problem]))?;
             if imported.imported == 0 {
                 let reasons: Vec<&str> =
                     imported.skipped.iter().map(|event| event.reason.as_str()).take(3).collect();
@@ -110,8 +111,12 @@ fn view(calendar: CalendarView, skipped: Vec<SkippedEvent>) -> CalendarBody {
         dates,
         times,
     };
-    let left_out =
-        |SkippedEvent { line, summary, reason }| SkippedEventBody { line: line as u64, summary, reason };
+    let left_out = |SkippedEvent { line, summary, reason, imported_until }| SkippedEventBody {
+        line: line as u64,
+        summary,
+        reason,
+        imported_until: imported_until.map(|day| day.to_string()),
+    };
     CalendarBody {
         name,
         version,

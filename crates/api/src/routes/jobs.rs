@@ -66,6 +66,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<JobsPage>, 
         return Ok(Json(JobsPage {
             items: sorted.items.into_iter().map(views::job).collect(),
             next_cursor: None,
+            examined_back_to: None,
             compared: Some(ComparedBody { jobs: sorted.matched, complete: sorted.is_all }),
         }));
     }
@@ -76,6 +77,7 @@ pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<JobsPage>, 
     };
     Ok(Json(JobsPage {
         items: page.items.into_iter().map(views::job).collect(),
+        examined_back_to: page.next.map(|next| next.made_at()),
         next_cursor: call.next_cursor("jobs", page.next).await?,
         compared: None,
     }))
@@ -113,6 +115,7 @@ pub fn selection(query: &mut QueryParams) -> (JobQuery, JobPredicate) {
         schedule: query.word("schedule_type").map(kind_of),
         tags: query.texts("tag", limits::TAGS_MAX),
         text: query.text("q").filter(|text| !text.is_empty()),
+        scheduled: false,
     };
     let mut range = |after, before| TimeRange { after: query.time(after), before: query.time(before) };
     let created = range("created_after", "created_before");

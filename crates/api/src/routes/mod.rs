@@ -101,7 +101,7 @@ fn all() -> Listed {
             "/jobs/{id}",
             get(jobs::show).put(update::replace).patch(update::patch).delete(control::delete),
         )
-        .route("/jobs/by-name/{name}", put(by_name::put_job))
+        .route("/jobs/by-name/{name}", get(by_name::show).put(by_name::put_job))
         .route("/jobs/by-name/{name}/plan", post(by_name::plan))
         .route("/jobs/{id}/pause", post(control::pause))
         .route("/jobs/{id}/resume", post(control::resume))

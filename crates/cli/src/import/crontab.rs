@@ -220,12 +220,14 @@ fn clock(pattern: &str) -> SourceClock {
 
 /// A name from the program that a script mainly runs.
 pub fn name_of(script: &str) -> String {
-    const BEFORE_OTHERS: [&str; 14] = [
-        "cd", "test", "[", "[[", "export", "set", "sleep", "umask", "if", "true", ":", "source", ".", "mkdir",
+    const BEFORE_OTHERS: [&str; 17] = [
+        "cd", "test", "[", "[[", "export", "set", "sleep", "umask", "if", "true", ":", "source", ".",
+        "mkdir", "fi", "done", "}",
     ];
-    const WRAPPERS: [&str; 16] = [
+    const KEYWORDS: [&str; 5] = ["then", "else", "do", "{", "!"];
+    const WRAPPERS: [&str; 17] = [
         "env", "nice", "ionice", "flock", "sudo", "timeout", "nohup", "exec", "time", "sh", "bash",
-        "command", "chronic", "python3", "python", "php",
+        "command", "chronic", "python3", "python", "php", "perl",
     ];
     let flat = script.replace("&&", ";").replace("||", ";").replace(['|', '\n'], ";");
     let program = |part: &str| {
@@ -235,11 +237,12 @@ pub fn name_of(script: &str) -> String {
         });
         let mut best = None;
         for word in words.by_ref() {
-            let base = word.trim_matches(['"', '\'', '(', ')', '`']).rsplit('/').next().unwrap_or_default();
+            let word = word.trim_matches(['"', '\'', '(', ')', '`', '&']);
+            let base = word.rsplit('/').next().unwrap_or_default();
             if best.is_none() && BEFORE_OTHERS.contains(&base) {
                 return None;
             }
-            if base.is_empty() {
+            if base.is_empty() || best.is_none() && KEYWORDS.contains(&base) {
                 continue;
             }
             best = Some(base.to_owned());
@@ -247,7 +250,8 @@ pub fn name_of(script: &str) -> String {
                 break;
             }
         }
-        best
+        // Some programs only wait, such as `perl -e 'sleep rand(60)'`.
+        best.filter(|program| !BEFORE_OTHERS.contains(&program.as_str()))
     };
     flat.split(';').find_map(program).unwrap_or_else(|| "command".to_owned())
 }

@@ -272,14 +272,21 @@ fn sources(args: &ImportArgs) -> anyhow::Result<Vec<SourceFile>> {
     let mut paths = args.files.clone();
     if args.kind == SourceKind::Systemd {
         // The service of a timer is usually next to it.
-        let services = args.files.iter().map(|file| file.with_extension("service"));
-        let missing: Vec<PathBuf> =
-            services.filter(|service| service.is_file() && !paths.contains(service)).collect();
+        let services = args.files.iter().filter_map(|file| service_of(file));
+        let missing: BTreeSet<PathBuf> = services.filter(|service| !paths.contains(service)).collect();
         paths.extend(missing);
     }
     let read =
         |path: &PathBuf| Ok(SourceFile { name: path.display().to_string(), text: documents::text_of(path)? });
     paths.iter().map(read).collect()
+}
+
+/// The file of the service next to a timer, or that of its template.
+fn service_of(timer: &Path) -> Option<PathBuf> {
+    let service = timer.with_extension("service");
+    let name = service.file_name()?.to_string_lossy().into_owned();
+    let template = systemd_unit::template_of(&name).map(|template| service.with_file_name(template));
+    [Some(service), template].into_iter().flatten().find(|file| file.is_file())
 }
 
 /// Whether the lines of a crontab have a column for users.

@@ -3,7 +3,7 @@
 use super::calendar::{self, CalendarEvent};
 use super::fields::seconds;
 use super::schedule::{SourceClock, SourceCron, SourceGap};
-use super::systemd_unit::{UnitFile, specified, words};
+use super::systemd_unit::{UnitFile, specified, template_of, words};
 use super::{Import, ImportContext, ImportEntry, JobDraft, NO_TIMEOUT_SECS, SourceFile};
 use punctual_core::limits;
 use punctual_core::recurrence::DstOverlap;
@@ -65,13 +65,20 @@ fn timer(unit: &str, units: &BTreeMap<String, UnitFile>, context: &ImportContext
     let stem = unit.trim_end_matches(".timer");
     let service_name = timer.last("Timer", "Unit").map_or_else(|| format!("{stem}.service"), str::to_owned);
     let mut entry = ImportEntry::new(unit, told(timer));
-    let Some(service) = units.get(&service_name) else {
+    if stem.ends_with('@') {
+        return entry.impossible(format!(
+            "it is a template: pass a copy for each instance, such as {stem}main.timer next to {stem}.service"
+        ));
+    }
+    let template = || units.get(&template_of(&service_name)?);
+    let Some(service) = units.get(&service_name).or_else(template) else {
         return entry.impossible(format!("its service is missing: pass {service_name} as well"));
     };
     let mut job = match command(&service_name, service, &mut entry) {
         Ok(job) => job,
         Err(error) => return entry.impossible(error),
     };
+    add_conditions(&[timer, service], &mut entry);
     job.insert("name".to_owned(), json!(stem));
     if timer.is_on("Timer", "Persistent") {
         job.insert("misfire_policy".to_owned(), json!("RUN_ONCE"));
@@ -113,6 +120,24 @@ fn timer(unit: &str, units: &BTreeMap<String, UnitFile>, context: &ImportContext
             "it only runs once after the start of the machine or of systemd: submit a job then, from a service",
         ),
         false => entry,
+    }
+}
+
+/// A unit whose condition does not hold is not started.
+fn add_conditions(units: &[&UnitFile], entry: &mut ImportEntry) {
+    let mut conditions = Vec::new();
+    for unit in units {
+        let names =
+            unit.names("Unit").filter(|name| name.starts_with("Condition") || name.starts_with("Assert"));
+        for name in names {
+            conditions.extend(unit.all("Unit", name).iter().map(|value| format!("{name}={value}")));
+        }
+    }
+    if !conditions.is_empty() {
+        entry.changed(format!(
+            "it runs even if these conditions of systemd do not hold: {}",
+            conditions.join(", ")
+        ));
     }
 }
 

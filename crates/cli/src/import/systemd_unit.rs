@@ -69,6 +69,13 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// The unit file that all instances of a template share: `pg_dump@.service` for `pg_dump@main.service`.
+pub fn template_of(unit: &str) -> Option<String> {
+    let (stem, kind) = unit.rsplit_once('.')?;
+    let (prefix, instance) = stem.split_once('@')?;
+    (!instance.is_empty()).then(|| format!("{prefix}@.{kind}"))
+}
+
 /// The text with the specifiers of the unit's name replaced, or the first one that is unknown here.
 pub fn specified(text: &str, unit: &str) -> Result<String, String> {
     let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
@@ -85,7 +92,8 @@ pub fn specified(text: &str, unit: &str) -> Result<String, String> {
             Some('n') => replaced += unit,
             Some('N') => replaced += stem,
             Some('p') => replaced += prefix,
-            Some('i' | 'I') => replaced += instance,
+            Some('i') => replaced += instance,
+            Some('I') => replaced += &instance.replace('-', "/").replace("\\x2d", "-"),
             other => return Err(format!("%{}", other.map(String::from).unwrap_or_default())),
         }
     }
@@ -106,6 +114,7 @@ mod tests {
         assert_eq!(unit.last("Service", "User"), None);
         assert_eq!(words(r#"/bin/sh -c "a 'b' \"c" d''e "" "#), ["/bin/sh", "-c", "a 'b' \"c", "de", ""]);
         assert_eq!(specified("%p-%i 100%% %N", "backup@db.service").unwrap(), "backup-db 100% backup@db");
+        assert_eq!(specified("%i %I", r"pg@15-main\x2da.service").unwrap(), r"15-main\x2da 15/main-a");
         assert_eq!(specified("%h/x", "a.service"), Err("%h".to_owned()));
     }
 }

@@ -49,6 +49,80 @@ fn a_crontab_of_the_system_has_users() {
 }
 
 #[test]
+fn jobs_are_named_after_what_a_line_mainly_runs() {
+    // Forms that packages of Debian install.
+    for (script, name) in [
+        (
+            "[ -x /etc/init.d/x ] && if [ ! -d /run/systemd/system ]; then /usr/sbin/invoke-rc.d x start; fi",
+            "invoke-rc.d",
+        ),
+        ("if [ -x /usr/sbin/logcheck ]; then nice -n10 /usr/sbin/logcheck -R; fi", "logcheck"),
+        ("[ -d /run/systemd/system ] || /usr/share/atop/atop.daily&", "atop.daily"),
+        (
+            "test -x /usr/bin/certbot -a \\! -d /run/systemd/system && perl -e 'sleep int(rand(43200))' && certbot -q renew",
+            "certbot",
+        ),
+        (
+            "test -x /usr/sbin/t && { [ -r \"$DEFAULT\" ] && . \"$DEFAULT\" ; nice -n$NICE /usr/sbin/tigercron -q ; }",
+            "tigercron",
+        ),
+        (
+            "php /usr/share/cacti/site/poller.php 2>&1 >/dev/null | if [ -f /usr/bin/ts ] ; then ts ; fi",
+            "poller.php",
+        ),
+        ("command -v debian-sa1 > /dev/null && debian-sa1 1 1", "debian-sa1"),
+    ] {
+        assert_eq!(crontab::name_of(script), name, "{script}");
+    }
+}
+
+#[test]
+fn conditions_of_a_timer_and_its_service_are_reported() {
+    let files = [
+        file(
+            "apt-daily.timer",
+            "[Timer]\nOnCalendar=*-*-* 6,18:00\nRandomizedDelaySec=12h\nPersistent=true\n",
+        ),
+        file(
+            "apt-daily.service",
+            "[Unit]\nConditionACPower=true\nConditionPathExists=!/run/x\n[Service]\nType=oneshot\n\
+             ExecStartPre=-/usr/lib/apt/apt-helper wait-online\nExecStart=/usr/lib/apt/apt.systemd.daily update\n",
+        ),
+    ];
+    let import = import_of(SourceKind::Systemd, &files);
+    let [entry] = &import.entries[..] else { panic!("one entry") };
+    let changes: Vec<&str> = entry.changes.iter().map(|change| change.what.as_str()).collect();
+    assert_eq!(
+        changes,
+        [
+            "it runs even if these conditions of systemd do not hold: ConditionACPower=true, ConditionPathExists=!/run/x"
+        ]
+    );
+    assert_eq!(entry.jobs[0]["cron_expression"], "0 6,18 * * *");
+    assert_eq!(entry.jobs[0]["jitter"], "43200s");
+}
+
+#[test]
+fn a_template_needs_its_instances() {
+    let timer = "[Timer]\nOnCalendar=weekly\n";
+    let service = "[Service]\nExecStart=/usr/bin/pg_backupcluster %i dump\n";
+    let files = [
+        file("pg_dump@.timer", timer),
+        file("pg_dump@15-main.timer", timer),
+        file("pg_dump@.service", service),
+    ];
+    let import = import_of(SourceKind::Systemd, &files);
+    let why = import.entries[0].impossible.as_deref().unwrap();
+    assert!(why.starts_with("it is a template: pass a copy for each instance"), "{why}");
+    let job = &import.entries[1].jobs[0];
+    assert_eq!(job["name"], "pg_dump@15-main");
+    assert_eq!(
+        job["payload"]["command"],
+        serde_json::json!(["/usr/bin/pg_backupcluster", "15-main", "dump"])
+    );
+}
+
+#[test]
 fn a_timer_is_imported_with_its_service() {
     let files = [
         file("/etc/systemd/system/backup.timer", include_str!("samples/backup.timer")),

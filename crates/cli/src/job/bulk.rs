@@ -6,7 +6,7 @@ use crate::job::list::{parse_payload_field, parse_schedule_type, parse_status};
 use crate::operations;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_client::{
-    BulkAnswer, BulkRequest, Client, ClientError, OperationBody, PriorityBody, ScheduleType,
+    BulkAnswer, BulkRequest, Client, ClientError, OperationBody, PriorityBody, ScheduleType, SubmitJob,
 };
 use punctual_config::connect::ConnectArgs;
 use punctual_config::exit::{CliError, Exit};
@@ -48,9 +48,6 @@ pub struct BulkArgs {
 /// Which jobs. Most filters of `job list`.
 #[derive(Debug, clap::Args)]
 pub struct BulkFilterArgs {
-    /// With --all: only jobs with this status: ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
-    #[arg(long, requires = "all", value_parser = parse_status)]
-    status: Option<JobStatus>,
     /// With --all: only jobs with exactly this name
     #[arg(long, requires = "all")]
     name: Option<String>,
@@ -60,18 +57,28 @@ pub struct BulkFilterArgs {
     /// With --all: only jobs of this queue
     #[arg(long, requires = "all")]
     queue: Option<String>,
-    /// With --all: only jobs of this owner
-    #[arg(long, requires = "all")]
-    owner: Option<String>,
     /// With --all: only jobs of this priority: 1 to 10, or low, medium, high
     #[arg(long, requires = "all")]
     priority: Option<PriorityBody>,
-    /// With --all: only jobs of this kind: IMMEDIATE, ONE_TIME or RECURRING
-    #[arg(long, requires = "all", value_parser = parse_schedule_type)]
-    schedule_type: Option<ScheduleType>,
     /// With --all: only jobs with this tag; if given more than once, only jobs with all of them
     #[arg(long = "tag", requires = "all", value_name = "TAG")]
     tags: Vec<String>,
+    #[command(flatten)]
+    more: MoreFilterArgs,
+}
+
+/// The filters whose flags no other command gives another meaning.
+#[derive(Debug, Clone, clap::Args)]
+pub struct MoreFilterArgs {
+    /// With --all: only jobs with this status: ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
+    #[arg(long, requires = "all", value_parser = parse_status)]
+    status: Option<JobStatus>,
+    /// With --all: only jobs of this owner
+    #[arg(long, requires = "all")]
+    owner: Option<String>,
+    /// With --all: only jobs of this kind: IMMEDIATE, ONE_TIME or RECURRING
+    #[arg(long, requires = "all", value_parser = parse_schedule_type)]
+    schedule_type: Option<ScheduleType>,
     /// With --all: only jobs whose name, type or tags contain this text
     #[arg(short = 'q', long = "search", alias = "q", requires = "all", value_name = "TEXT")]
     search: Option<String>,
@@ -83,30 +90,51 @@ pub struct BulkFilterArgs {
     payload_fields: Vec<(String, String)>,
 }
 
+/// Filters by their names in the API.
+pub type FilterFields = Vec<(String, Value)>;
+
 impl BulkFilterArgs {
-    fn add_to(&self, filter: &mut Map<String, Value>) {
-        let texts = [
-            ("status", self.status.map(|status| status.as_str().to_owned())),
+    /// Takes the values of flags that otherwise change these fields.
+    pub fn taken_from(name: &mut Option<String>, fields: &mut SubmitJob, more: &MoreFilterArgs) -> Self {
+        BulkFilterArgs {
+            name: name.take(),
+            job_type: fields.job_type.take(),
+            queue: fields.queue.take(),
+            priority: fields.priority.take(),
+            tags: fields.tags.take().unwrap_or_default(),
+            more: more.clone(),
+        }
+    }
+
+    pub fn fields(&self) -> FilterFields {
+        let mut fields = vec![];
+        for (field, value) in [
             ("name", self.name.clone()),
             ("job_type", self.job_type.clone()),
             ("queue", self.queue.clone()),
-            ("owner", self.owner.clone()),
             ("priority", self.priority.map(|priority| priority.0.get().to_string())),
-            ("q", self.search.clone()),
+        ] {
+            fields.extend(value.map(|value| (field.to_owned(), json!(value))));
+        }
+        fields.extend(self.tags.iter().map(|tag| ("tag".to_owned(), json!(tag))));
+        fields.extend(self.more.fields());
+        fields
+    }
+}
+
+impl MoreFilterArgs {
+    pub fn fields(&self) -> FilterFields {
+        let given = [
+            ("status", self.status.map(|status| json!(status.as_str()))),
+            ("owner", self.owner.as_ref().map(|owner| json!(owner))),
+            ("schedule_type", self.schedule_type.map(|kind| json!(kind))),
+            ("q", self.search.as_ref().map(|text| json!(text))),
+            ("failing", self.failing.then_some(json!(true))),
         ];
-        for (field, value) in texts {
-            value.into_iter().for_each(|value| add(filter, field, json!(value)));
-        }
-        if let Some(kind) = self.schedule_type {
-            add(filter, "schedule_type", json!(kind));
-        }
-        self.tags.iter().for_each(|tag| add(filter, "tag", json!(tag)));
-        if self.failing {
-            add(filter, "failing", json!(true));
-        }
-        self.payload_fields
-            .iter()
-            .for_each(|(field, value)| add(filter, &format!("payload.{field}"), json!(value)));
+        let given = given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+        let payload = self.payload_fields.iter();
+        let payload = payload.map(|(field, value)| (format!("payload.{field}"), json!(value)));
+        given.chain(payload).collect()
     }
 }
 
@@ -136,10 +164,10 @@ impl BulkArgs {
         self.all
     }
 
-    pub fn run_of(self, action: BulkAction, filters: Option<&BulkFilterArgs>) -> BulkRun {
+    pub fn run_of(self, action: BulkAction, filters: FilterFields) -> BulkRun {
         let mut filter = Map::new();
         self.conditions.iter().for_each(|(field, value)| add(&mut filter, field, json!(value)));
-        filters.into_iter().for_each(|filters| filters.add_to(&mut filter));
+        filters.into_iter().for_each(|(field, value)| add(&mut filter, &field, value));
         BulkRun { args: self, action, target: BulkTarget::Jobs, filter, patch: None }
     }
 }
@@ -161,17 +189,18 @@ impl BulkRun {
         let client = connect.client()?;
         let all = self.filter.is_empty();
         let BulkRun { args, action, target, filter, patch } = self;
+        let change = patch.as_ref().map_or_else(String::new, |patch| format!(" with {}", patch.get()));
         let request = BulkRequest { all, patch, target, dry_run: true, ..BulkRequest::new(action, filter) };
         let preview = client.bulk(&request).await?;
         if args.dry_run {
-            output.print(&preview, described)?;
+            output.print(&preview, |preview| described(preview, &change))?;
             return Ok(Exit::Done);
         }
         if preview.matched == 0 {
             output.print(&preview, nothing_matches)?;
             return Ok(Exit::Done);
         }
-        if !args.yes && !is_confirmed(&preview)? {
+        if !args.yes && !is_confirmed(&preview, &change)? {
             let message = "cancelled: nothing was changed".to_owned();
             return Err(CliError { exit: Exit::Failed, message }.into());
         }
@@ -189,8 +218,8 @@ impl BulkRun {
     }
 }
 
-/// What an operation would act on.
-fn described(preview: &BulkAnswer) -> String {
+/// What an operation would act on, and for an update with which change.
+fn described(preview: &BulkAnswer, change: &str) -> String {
     let count = counted(preview);
     if preview.sample.is_empty() {
         return nothing_matches(preview);
@@ -203,7 +232,10 @@ fn described(preview: &BulkAnswer) -> String {
     let more = if preview.matched as usize > preview.sample.len() { "; the first ones:" } else { ":" };
     let action = preview.action;
     let id = if preview.target == BulkTarget::Jobs { "JOB" } else { "EXECUTION" };
-    format!("{action}: {count} match{more}\n{}", table(&[id, "NAME", "STATUS", "WOULD BE REFUSED"], rows))
+    format!(
+        "{action}{change}: {count} match{more}\n{}",
+        table(&[id, "NAME", "STATUS", "WOULD BE REFUSED"], rows)
+    )
 }
 
 fn nothing_matches(preview: &BulkAnswer) -> String {
@@ -225,13 +257,13 @@ fn counted(preview: &BulkAnswer) -> String {
 }
 
 /// Asks on the terminal. A script must say it on the command line.
-fn is_confirmed(preview: &BulkAnswer) -> anyhow::Result<bool> {
-    let what = format!("{} {}", preview.action, counted(preview));
+fn is_confirmed(preview: &BulkAnswer, change: &str) -> anyhow::Result<bool> {
+    let what = format!("{} {}{change}", preview.action, counted(preview));
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}: review them with --dry-run, then add --yes");
         return Err(CliError { exit: Exit::Misunderstood, message }.into());
     }
-    tell(&described(preview));
+    tell(&described(preview, change));
     eprint!("{what}? [y/N] ");
     io::stderr().flush()?;
     let mut line = String::new();
@@ -294,7 +326,7 @@ mod tests {
     fn filter(line: &str) -> Result<String, String> {
         let line = Line::try_parse_from(["pause"].into_iter().chain(line.split_whitespace()));
         let Line { bulk, filters, .. } = line.map_err(|error| error.to_string())?;
-        Ok(Value::Object(bulk.run_of(BulkAction::Pause, Some(&filters)).filter).to_string())
+        Ok(Value::Object(bulk.run_of(BulkAction::Pause, filters.fields()).filter).to_string())
     }
 
     #[test]

@@ -16,10 +16,12 @@ use serde_json::value::RawValue;
 /// Appended to the name of a copy.
 const COPY: &str = "-copy";
 /// Fields that decide when a job runs. Another kind of schedule replaces all of them.
-const SCHEDULE: [&str; 6] =
-    ["schedule_type", "execute_at", "delay", "cron_expression", "interval", "start_at"];
+const SCHEDULE: [&str; 8] =
+    ["schedule_type", "execute_at", "delay", "cron_expression", "interval", "rrule", "schedules", "start_at"];
 /// Fields that only a recurring job may have.
-const RECURRING: [&str; 14] = [
+const RECURRING: [&str; 16] = [
+    "calendar",
+    "calendars",
     "timezone",
     "dst_gap",
     "dst_overlap",
@@ -111,7 +113,7 @@ impl CloneArgs {
         let given: RawObject = serde_json::from_str(&serde_json::to_string(&given)?)?;
         let is_given = |name: &str| given.get(name).is_some();
         let becomes_single = is_given("execute_at") || is_given("delay");
-        if becomes_single || is_given("cron_expression") || is_given("interval") {
+        if becomes_single || ["cron_expression", "interval", "rrule"].into_iter().any(is_given) {
             copy.retain(|name, _| !(SCHEDULE.contains(&name) || becomes_single && RECURRING.contains(&name)));
         }
         for name in given.names() {
@@ -163,6 +165,21 @@ mod tests {
         assert_eq!(
             copy(job, "--every 1h"),
             r#"{"name":"a-copy","payload":{"n":1.50},"job_type":"a","queue":"q","timezone":"Europe/Berlin","overlap_policy":"SKIP","interval":"1h"}"#
+        );
+        let job = r#""name":"a","job_type":"a","payload":1,"schedule_type":"RECURRING",
+            "schedules":[{"interval":"1h"},{"cron_expression":"@daily"}],"calendars":["holidays"]"#;
+        assert_eq!(
+            copy(job, "--rrule FREQ=DAILY"),
+            r#"{"name":"a-copy","payload":1,"job_type":"a","queue":"q","calendars":["holidays"],"rrule":"FREQ=DAILY"}"#
+        );
+        assert_eq!(
+            copy(job, "--at 2026-11-15T08:30:00Z"),
+            r#"{"name":"a-copy","payload":1,"job_type":"a","queue":"q","execute_at":"2026-11-15T08:30:00Z"}"#
+        );
+        let job = r#""name":"a","job_type":"a","payload":1,"schedule_type":"RECURRING","rrule":"FREQ=DAILY""#;
+        assert_eq!(
+            copy(job, "--cron @hourly"),
+            r#"{"name":"a-copy","payload":1,"job_type":"a","queue":"q","cron_expression":"@hourly"}"#
         );
     }
 }

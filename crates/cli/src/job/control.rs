@@ -101,7 +101,7 @@ enum ControlledItem {
 
 pub async fn run(verb: ControlCommand, args: ControlArgs) -> anyhow::Result<Exit> {
     if args.bulk.is_meant() {
-        return args.bulk.run_of(verb.in_bulk(), Some(&args.filters)).run(&args.connect, args.output).await;
+        return args.bulk.run_of(verb.in_bulk(), args.filters.fields()).run(&args.connect, args.output).await;
     }
     let client = args.connect.client()?;
     let (answer, exit) = each(&client, verb, &args.jobs).await?;

@@ -5,6 +5,7 @@ use punctual_client::{Client, ClientError, JobBody, JobFilter, ScheduleType};
 use punctual_config::exit::CliError;
 use punctual_config::output::{one_line, optional_time};
 use punctual_core::job::JobStatus;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ struct NewSchedule {
     owner_id: Option<String>,
     cron_expression: Option<String>,
     interval: Option<String>,
+    rrule: Option<String>,
+    schedules: Option<IgnoredAny>,
     idempotency_key: Option<String>,
 }
 
@@ -93,7 +96,11 @@ fn is_about_the_filter(error: &anyhow::Error) -> bool {
 
 fn recurring(job: &RawValue) -> Option<NewSchedule> {
     let job: NewSchedule = serde_json::from_str(job.get()).ok()?;
-    (job.cron_expression.is_some() || job.interval.is_some()).then_some(job)
+    let is_recurring = job.cron_expression.is_some()
+        || job.interval.is_some()
+        || job.rrule.is_some()
+        || job.schedules.is_some();
+    is_recurring.then_some(job)
 }
 
 fn told(namesake: &JobBody) -> String {

@@ -1,20 +1,20 @@
 //! `punctual job list`.
 
-use crate::json_path::JsonPath;
+use crate::list_format::{Cut, ListOutput, ListTexts};
 use crate::pages;
-use clap::ValueEnum;
-use punctual_client::{Client, JobBody, JobFilter, JobsPage, Page, PriorityBody, ScheduleType};
+use punctual_client::{Client, ComparedBody, JobBody, JobFilter, JobsPage, Page, PriorityBody, ScheduleType};
 use punctual_config::args;
 use punctual_config::connect::ConnectArgs;
-use punctual_config::exit::Exit;
-use punctual_config::output::{
-    Format, OutputArgs, TimeChoice, choose_times, optional_time, print_text, shortened, table, tell,
-};
+use punctual_config::exit::{CliError, Exit};
+use punctual_config::output::{optional_time, table, tell};
 use punctual_config::suggest::did_you_mean;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, StrDeserializer};
+
+/// Pages that are searched for active jobs whose last run failed.
+const FAILING_PAGES_MAX: usize = 5;
 
 #[derive(clap::Args)]
 pub struct ListArgs {
@@ -65,39 +65,8 @@ pub struct ListArgs {
     cursor: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Output format: table, wide, name (one id per line), json, yaml, or jsonpath=PATH such as jsonpath='{.items[*].name}'
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "table", env = "PUNCTUAL_OUTPUT", value_parser = parse_format)]
-    output: ListFormat,
     #[command(flatten)]
-    times: TimeChoice,
-}
-
-/// How a list of jobs is printed.
-#[derive(Debug, Clone)]
-enum ListFormat {
-    Plain(Format),
-    /// The table with more columns.
-    Wide,
-    /// One id per line, for other commands.
-    Name,
-    JsonPath(JsonPath),
-}
-
-/// The formats that have a name.
-const FORMATS: [&str; 5] = ["table", "wide", "name", "json", "yaml"];
-
-fn parse_format(text: &str) -> Result<ListFormat, String> {
-    if let Some(path) = text.strip_prefix("jsonpath=") {
-        return path.parse().map(ListFormat::JsonPath);
-    }
-    match text {
-        "wide" => Ok(ListFormat::Wide),
-        "name" => Ok(ListFormat::Name),
-        _ => Format::from_str(text, true).map(ListFormat::Plain).map_err(|_| {
-            let meant = did_you_mean(text, FORMATS);
-            format!("must be table, wide, name, json, yaml or jsonpath=PATH{meant}")
-        }),
-    }
+    output: ListOutput,
 }
 
 /// A status, case-insensitive: people type `active`.
@@ -136,20 +105,14 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         cursor: args.cursor,
     };
     let (page, compared) = if filter.sort.is_some() {
-        let limit = Some(args.limit.min(limits::PAGE_ITEMS_MAX));
-        let JobsPage { items, next_cursor, compared } =
-            client.list_jobs(&JobFilter { limit, ..filter.clone() }).await?;
-        (Page { items, next_cursor }, compared)
+        sorted(&client, &filter, args.limit).await?
     } else {
         (collect(&client, filter.clone(), args.limit).await?, None)
     };
-    choose_times(args.times);
-    print(&page, &args.output)?;
-    if let ListFormat::Plain(format) = args.output {
-        pages::tell_more(OutputArgs::from(format), page.next_cursor.as_deref());
-    }
-    if let Some(compared) = compared.filter(|compared| !compared.complete) {
-        tell(&format!("note: sorted among the latest {} jobs that match; there are more", compared.jobs));
+    args.output.print(&page, &TEXTS)?;
+    args.output.tell_more(page.next_cursor.as_deref());
+    if let Some(note) = compared.and_then(|compared| sorted_note(&compared, page.items.len(), args.limit)) {
+        tell(&format!("note: {note}"));
     }
     if page.items.is_empty() {
         for note in misspelled(&client, &filter).await {
@@ -162,19 +125,44 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn print(page: &Page<JobBody>, format: &ListFormat) -> anyhow::Result<()> {
-    match format {
-        ListFormat::Plain(format) => OutputArgs::from(*format).print(page, jobs_table),
-        ListFormat::Wide => print_text(&wide_table(page)),
-        ListFormat::Name if page.items.is_empty() => Ok(()),
-        ListFormat::Name => {
-            let ids: Vec<String> = page.items.iter().map(|job| job.job_id.to_string()).collect();
-            print_text(&ids.join("\n"))
-        }
-        ListFormat::JsonPath(path) => {
-            let found = path.texts(&serde_json::to_value(page)?);
-            if found.is_empty() { Ok(()) } else { print_text(&found.join("\n")) }
-        }
+const TEXTS: ListTexts<Page<JobBody>> = ListTexts {
+    table: |page, cut| match cut {
+        Cut::Long => jobs_table(page),
+        Cut::Nothing => wide_table(page),
+    },
+    names: |page| page.items.iter().map(|job| job.job_id.to_string()).collect(),
+};
+
+/// The first jobs in another order than the latest first: one page, with how many were compared.
+async fn sorted(
+    client: &Client,
+    filter: &JobFilter,
+    limit: usize,
+) -> anyhow::Result<(Page<JobBody>, Option<ComparedBody>)> {
+    if limit > limits::PAGE_ITEMS_MAX {
+        let message = format!("--limit {limit}: must be at most {} with --sort", limits::PAGE_ITEMS_MAX);
+        return Err(CliError { exit: Exit::Misunderstood, message }.into());
+    }
+    let filter = JobFilter { limit: Some(limit), ..filter.clone() };
+    let JobsPage { items, next_cursor, compared, .. } = client.list_jobs(&filter).await?;
+    Ok((Page { items, next_cursor }, compared))
+}
+
+/// What a sorted list lacks, if anything: it has no cursor.
+fn sorted_note(compared: &ComparedBody, shown: usize, limit: usize) -> Option<String> {
+    let jobs = usize::try_from(compared.jobs).unwrap_or(usize::MAX);
+    if !compared.complete {
+        return Some(format!(
+            "these are the first {shown} of the latest {jobs} jobs that match; older ones were not compared"
+        ));
+    }
+    let most = limits::PAGE_ITEMS_MAX;
+    match shown {
+        _ if jobs > shown => Some(format!(
+            "these are the first {shown} of at least {jobs} jobs that match: raise --limit (at most {most})"
+        )),
+        _ if shown == limit => Some(format!("the list ends at --limit {limit}; more jobs may match")),
+        _ => None,
     }
 }
 
@@ -183,23 +171,34 @@ async fn active_but_failing(client: &Client, filter: &JobFilter) -> Option<Strin
     if filter.status != Some(JobStatus::Failed) || filter.failing.is_some() {
         return None;
     }
-    let failing = JobFilter {
+    let mut failing = JobFilter {
         status: Some(JobStatus::Active),
         failing: Some(true),
         limit: Some(limits::PAGE_ITEMS_MAX),
+        sort: None,
         cursor: None,
         ..filter.clone()
     };
-    let page = client.jobs(&failing).await.ok()?;
-    let count = page.items.len();
-    if count == 0 {
-        return None;
+    // A page of jobs that no index finds may be empty although more follow.
+    for _ in 0..FAILING_PAGES_MAX {
+        let page = client.jobs(&failing).await.ok()?;
+        let (count, is_all) = (page.items.len(), page.next_cursor.is_none());
+        if count > 0 {
+            let at_least = if is_all { "" } else { "at least " };
+            let jobs = if count == 1 { "active job failed in its" } else { "active jobs failed in their" };
+            return Some(format!(
+                "{at_least}{count} {jobs} last run: `punctual job list --failing` lists them"
+            ));
+        }
+        if is_all {
+            return None;
+        }
+        failing.cursor = page.next_cursor;
     }
-    let (at_least, jobs) = (
-        if page.next_cursor.is_some() { "at least " } else { "" },
-        if count == 1 { "active job failed in its" } else { "active jobs failed in their" },
-    );
-    Some(format!("{at_least}{count} {jobs} last run: `punctual job list --failing` lists them"))
+    Some(
+        "recurring jobs whose last run failed stay active: `punctual job list --failing` lists them"
+            .to_owned(),
+    )
 }
 
 /// Suggestions for a filter that matched nothing, from the latest jobs.
@@ -234,10 +233,10 @@ fn jobs_table(page: &Page<JobBody>) -> String {
     let rows = page.items.iter().map(|job| {
         vec![
             job.job_id.to_string(),
-            shortened(&job.name, 40),
+            Cut::Long.text(&job.name, 40),
             status(job.status),
-            shortened(&job.job_type, 30),
-            shortened(&job.queue, 30),
+            Cut::Long.text(&job.job_type, 30),
+            Cut::Long.text(&job.queue, 30),
             job.priority.0.get().to_string(),
             optional_time(job.next_run_time),
             job.last_execution.as_ref().map_or_else(|| "-".to_owned(), |last| last.status.to_string()),

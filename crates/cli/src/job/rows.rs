@@ -26,7 +26,7 @@ const NUMBERS: [&str; 8] = [
     "retry",
 ];
 /// Fields that are lists; a cell separates the items by semicolons.
-const LISTS: [&str; 2] = ["tags", "depends_on"];
+const LISTS: [&str; 3] = ["tags", "depends_on", "calendars"];
 /// A column that is left out.
 const LEFT_OUT: &str = "-";
 /// Ends a target whose cells are JSON.
@@ -400,6 +400,8 @@ mod tests {
                 r#"4 {"name":"b","payload":{"amount":3,"customer":"8"},"priority":"5"}"#,
             ]
         );
+        let jobs = args(&[]).jobs("name,calendars\na,weekend; holidays\n", true, None);
+        assert_eq!(shown(jobs).unwrap(), [r#"2 {"calendars":["weekend","holidays"],"name":"a"}"#]);
     }
 
     #[test]

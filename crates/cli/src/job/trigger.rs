@@ -53,7 +53,7 @@ pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
     let TriggerArgs { which, bulk, filters, how } = args;
     if bulk.is_meant() {
         how.refuse_in_bulk()?;
-        return bulk.run_of(BulkAction::Trigger, Some(&filters)).run(&how.connect, how.output).await;
+        return bulk.run_of(BulkAction::Trigger, filters.fields()).run(&how.connect, how.output).await;
     }
     how.run(async |client, request| {
         let job = which.id(client).await?;

@@ -1,6 +1,6 @@
 //! `punctual job update`: changes only the given fields.
 
-use crate::job::bulk::BulkArgs;
+use crate::job::bulk::{BulkArgs, BulkFilterArgs, FilterFields, MoreFilterArgs};
 use crate::job::fields::{FieldArgs, field_name};
 use crate::job::next;
 use crate::job::which::OneJobOrAll;
@@ -20,6 +20,12 @@ pub struct UpdateArgs {
     which: OneJobOrAll,
     #[command(flatten)]
     bulk: BulkArgs,
+    #[command(flatten)]
+    filters: MoreFilterArgs,
+    /// Fields to change as a JSON merge patch, or @FILE, such as '{"queue": "mail"}'. With --all, --name, --type, --queue,
+    /// --priority and --tag select jobs, as for `job pause`, and new values for them come from here
+    #[arg(long, value_parser = args::payload, value_name = "JSON")]
+    patch: Option<Box<RawValue>>,
     /// A new name
     #[arg(long)]
     name: Option<String>,
@@ -47,9 +53,9 @@ pub struct UpdateArgs {
 }
 
 pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
-    let patch = args.patch()?;
+    let (patch, filters) = args.patch()?;
     if args.bulk.is_meant() {
-        let run = args.bulk.run_of(BulkAction::Update, None).with_patch(to_raw_value(&patch)?);
+        let run = args.bulk.run_of(BulkAction::Update, filters).with_patch(to_raw_value(&patch)?);
         return run.run(&args.connect, args.output).await;
     }
     let client = args.connect.client()?;
@@ -69,28 +75,38 @@ fn describe(job: &JobBody, next: Option<String>) -> String {
 type Patch = BTreeMap<String, Box<RawValue>>;
 
 impl UpdateArgs {
-    fn patch(&self) -> anyhow::Result<Patch> {
-        let fields = self.fields.job();
+    /// What to change, and with --all of which jobs.
+    fn patch(&self) -> anyhow::Result<(Patch, FilterFields)> {
+        let (mut name, mut fields) = (self.name.clone(), self.fields.job());
+        let filters = match self.bulk.is_meant() {
+            true => BulkFilterArgs::taken_from(&mut name, &mut fields, &self.filters).fields(),
+            false => vec![],
+        };
+        let has_name = name.is_some();
         let (job_type, payload) = match self.command_patch() {
             Some((job_type, payload)) => (Some(job_type.to_owned()), Some(to_raw_value(&payload)?)),
             None => (fields.job_type.clone(), self.payload.clone()),
         };
-        let name = self.name.clone().unwrap_or_default();
-        let job = SubmitJob { name, job_type, payload, ..fields };
+        let job = SubmitJob { name: name.unwrap_or_default(), job_type, payload, ..fields };
         let mut patch: Patch = serde_json::from_str(&serde_json::to_string(&job)?)?;
-        if self.name.is_none() {
+        if !has_name {
             patch.remove("name");
+        }
+        if let Some(more) = &self.patch {
+            add_fields(&mut patch, more)?;
         }
         for field in &self.unset {
             unset(&mut patch, &field_name(field))?;
         }
         if patch.is_empty() {
-            return Err(misunderstood(
-                "nothing to change: pass at least one field, such as --priority high or --unset queue"
+            return Err(misunderstood(match filters.is_empty() {
+                true => "nothing to change: pass at least one field, such as --priority high or --unset queue".to_owned(),
+                false => "nothing to change: with --all, --name, --type, --queue, --priority and --tag select jobs; pass \
+                          new values for these fields with --patch, such as --patch '{\"priority\": 8}'"
                     .to_owned(),
-            ));
+            }));
         }
-        Ok(patch)
+        Ok((patch, filters))
     }
 
     /// The type and payload of a new command or script. The other kind is removed; the environment and limits
@@ -102,6 +118,20 @@ impl UpdateArgs {
             None => Some(("process", json!({"command": self.command, "script": null}))),
         }
     }
+}
+
+/// Adds the fields of a merge patch.
+fn add_fields(patch: &mut Patch, more: &RawValue) -> anyhow::Result<()> {
+    let more: Patch = serde_json::from_str(more.get()).map_err(|_| {
+        misunderstood("--patch must be an object, such as '{\"queue\": \"mail\"}'".to_owned())
+    })?;
+    for (field, value) in more {
+        if patch.contains_key(&field) {
+            return Err(misunderstood(format!("--patch has the field {field}, which another flag sets too")));
+        }
+        patch.insert(field, value);
+    }
+    Ok(())
 }
 
 /// Sets a null at the path: `queue`, or `retry.fail_on` next to other retry fields.
@@ -147,7 +177,7 @@ mod tests {
     fn patch(line: &str) -> Result<String, String> {
         let line = Line::try_parse_from(["update", "job"].into_iter().chain(line.split_whitespace()));
         let patch = line.map_err(|error| error.to_string())?.update.patch();
-        Ok(serde_json::to_string(&patch.map_err(|error| error.to_string())?).unwrap())
+        Ok(serde_json::to_string(&patch.map_err(|error| error.to_string())?.0).unwrap())
     }
 
     #[test]
@@ -167,6 +197,39 @@ mod tests {
         ] {
             assert_eq!(patch(line).as_deref(), Ok(sent), "{line}");
         }
+    }
+
+    #[test]
+    fn with_all_the_flags_of_filters_select_jobs_and_a_patch_has_their_new_values() {
+        let all = |line: &str| {
+            let line = Line::try_parse_from(["update", "--all"].into_iter().chain(line.split_whitespace()));
+            let (patch, filters) = line.unwrap().update.patch().map_err(|error| error.to_string())?;
+            let filters = serde_json::to_string(&filters).unwrap();
+            Ok::<_, String>((serde_json::to_string(&patch).unwrap(), filters))
+        };
+        let (patch, filters) = all(
+            r#"--tag a --tag b --queue mail --type noop --name n --priority 3 --status active --timezone UTC
+                --patch {"tags":["c"],"queue":"other"}"#,
+        )
+        .unwrap();
+        assert_eq!(patch, r#"{"queue":"other","tags":["c"],"timezone":"UTC"}"#);
+        assert_eq!(
+            filters,
+            r#"[["name","n"],["job_type","noop"],["queue","mail"],["priority","3"],["tag","a"],["tag","b"],["status","ACTIVE"]]"#
+        );
+        // A field that is reset, and the type of a new command, are changes.
+        let (patch, filters) = all("--unset queue --shell date -q x").unwrap();
+        assert_eq!(
+            (patch.as_str(), filters.as_str()),
+            (
+                r#"{"job_type":"shell","payload":{"command":null,"script":"date"},"queue":null}"#,
+                r#"[["q","x"]]"#
+            )
+        );
+        let refused = all("--where tag=a --priority high").unwrap_err();
+        assert!(refused.contains("nothing to change: with --all"), "{refused}");
+        let refused = all(r#"--timezone UTC --patch {"timezone":"x"}"#).unwrap_err();
+        assert!(refused.contains("--patch has the field timezone"), "{refused}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ const PAGES_SEARCHED_MAX: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub struct WhichJob {
-    /// The job's id, a part of it such as its end (at least 6 characters), or its name if that is unique among all or among unfinished jobs
+    /// The job's id, a part of it such as its end (at least 6 characters), or its name: that of an applied job, or one that is unique among all or among unfinished jobs
     #[arg(value_name = "JOB")]
     job: String,
 }
@@ -24,7 +24,7 @@ pub struct WhichJob {
 /// A job, or none if the command is about all jobs that match.
 #[derive(Debug, clap::Args)]
 pub struct OneJobOrAll {
-    /// The job's id, a part of it such as its end (at least 6 characters), or its name if that is unique among all or among unfinished jobs
+    /// The job's id, a part of it such as its end (at least 6 characters), or its name: that of an applied job, or one that is unique among all or among unfinished jobs
     #[arg(value_name = "JOB", required_unless_present = "all", conflicts_with = "all")]
     job: Option<String>,
 }
@@ -42,13 +42,18 @@ impl WhichJob {
     }
 }
 
-/// The id of the job with this id, of the only job with this name, or of the only unfinished one with it.
+/// The id of the job with this id, of the job that was applied with this name, of the only job with it, or of the only
+/// unfinished one.
 pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     if let Ok(id) = name.parse() {
         return Ok(id);
     }
     if let Some(message) = part_of_a_job(name) {
         return Err(CliError { exit: Exit::Misunderstood, message }.into());
+    }
+    // An applied job is found at once. Other names may belong to any number of jobs.
+    if let Some(job) = client.named_job(name).await? {
+        return Ok(job.job_id);
     }
     let all = named(client, name, None).await?;
     match all.as_slice() {
@@ -85,11 +90,31 @@ async fn with_part(client: &Client, name: &str) -> anyhow::Result<JobId> {
             break;
         }
     }
-    match matching.as_slice() {
+    only_one(name, &matching, filter.cursor.is_none())
+}
+
+/// The job among those whose ids have the part; `are_all`: there are no others.
+fn only_one(name: &str, matching: &[JobBody], are_all: bool) -> anyhow::Result<JobId> {
+    match matching {
+        // An older job may have the part as well.
+        [] | [_] if !are_all => Err(not_searched(name, matching.first())),
         [] => Err(unknown(name, &[])),
         [job] => Ok(job.job_id),
-        _ => Err(ambiguous(name, "ids contain", &matching)),
+        _ => Err(ambiguous(name, "ids contain", matching)),
     }
+}
+
+/// There are more jobs than a search examines, so that one match does not have to be the only one.
+fn not_searched(name: &str, found: Option<&JobBody>) -> anyhow::Error {
+    let found = match found {
+        Some(job) => format!("one is {} ({})", job.job_id, one_line(&job.name)),
+        None => "none of these has it".to_owned(),
+    };
+    let message = format!(
+        "only the latest jobs were searched for the part of an id {}: {found}, and older jobs may have it too: pass the whole id",
+        one_line(name)
+    );
+    CliError { exit: Exit::Misunderstood, message }.into()
 }
 
 /// Whether a text could be a part of an id, and is long enough to search for.
@@ -150,4 +175,35 @@ fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
         message += &format!("\n  and more: see `{list}`");
     }
     CliError { exit: Exit::Misunderstood, message }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str) -> JobBody {
+        let text = format!(
+            r#"{{"job_id":"0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11","name":"{name}","job_type":"noop","payload":null,"schedule_type":"IMMEDIATE",
+                "status":"ACTIVE","status_reason":null,"next_run_time":null,"next_retry_time":null,"last_run_time":null,"last_error":null,
+                "last_execution":null,"version":1,"created_at":"2026-11-15T08:30:00Z","updated_at":"2026-11-15T08:30:00Z","queue":"q",
+                "priority":5,"max_retries":3,"retry":{{}},"timeout_secs":60,"owner_id":"me","tags":[]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn one_match_is_the_only_one_after_a_complete_search_alone() {
+        let found = job("report");
+        assert_eq!(only_one("4e8b11", std::slice::from_ref(&found), true).unwrap(), found.job_id);
+        let refused =
+            |matching: &[JobBody], are_all| only_one("4e8b11", matching, are_all).unwrap_err().to_string();
+        let unsure = refused(std::slice::from_ref(&found), false);
+        assert!(
+            unsure.contains("only the latest jobs were searched") && unsure.contains("(report)"),
+            "{unsure}"
+        );
+        assert!(refused(&[], false).contains("none of these has it"));
+        assert!(refused(&[], true).contains("there is no job with the id or name 4e8b11"));
+        assert!(refused(&[job("a"), job("b")], false).starts_with("2 ids contain 4e8b11"));
+    }
 }

@@ -46,6 +46,8 @@ fn schedule_of(job: &SubmitJob) -> Option<PreviewRequest> {
         dst_overlap: job.dst_overlap,
         start_at: job.start_at,
         end_at: job.end_at,
+        max_runs: job.max_runs,
+        jitter: job.jitter,
         name: Some(job.name.clone()),
         owner_id: job.owner_id.clone(),
         count: Some(RUNS_SHOWN),

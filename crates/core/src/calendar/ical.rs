@@ -1,6 +1,7 @@
 //! Reads iCalendar files (RFC 5545): each event becomes an entry of a calendar. Events that cannot be represented are
 //! reported, not guessed.
 
+use super::event_dates::EventStarts;
 use super::{CalendarEntry, CalendarMode, CalendarSpec};
 use crate::job::InvalidField;
 use crate::limits;
@@ -25,18 +26,25 @@ pub struct SkippedEvent {
     pub line: usize,
     pub summary: Option<String>,
     pub reason: String,
+    /// If only its later dates are left out: the last day up to which it is in the calendar.
+    pub imported_until: Option<Date>,
 }
 
 /// A property of an event: `DTSTART;VALUE=DATE:20261225`.
 #[derive(Debug, Clone)]
-struct Property {
-    name: String,
-    parameters: Vec<(String, String)>,
-    value: String,
+pub(super) struct Property {
+    pub name: String,
+    pub parameters: Vec<(String, String)>,
+    pub value: String,
 }
 
 /// Reads the events of a file as a calendar in this zone.
-pub fn import(text: &str, timezone: &str, mode: CalendarMode) -> Result<CalendarImport, InvalidField> {
+pub fn import(
+    text: &str,
+    timezone: &str,
+    mode: CalendarMode,
+    now: Timestamp,
+) -> Result<CalendarImport, InvalidField> {
     let invalid = |fix: String| InvalidField::new("icalendar", fix);
     if text.len() > limits::ICALENDAR_BYTES_MAX {
         return Err(invalid(format!("must be at most {} bytes", limits::ICALENDAR_BYTES_MAX)));
@@ -65,15 +73,23 @@ pub fn import(text: &str, timezone: &str, mode: CalendarMode) -> Result<Calendar
                     return Err(invalid(format!("line {line} ends {component}, which is not open")));
                 }
                 if component == "VEVENT" {
-                    match entries_of(&event, &zone) {
-                        Ok(found) => {
+                    let summary = value_of(&event, "SUMMARY").map(plain);
+                    let left_out = |reason, imported_until| SkippedEvent {
+                        line: begins,
+                        summary,
+                        reason,
+                        imported_until,
+                    };
+                    match entries_of(&event, &zone, now) {
+                        Ok((found, until)) => {
                             imported += 1;
                             entries.extend(found);
+                            skipped.extend(until.map(|until| {
+                                let reason = format!("its dates after {until}: import it again before then");
+                                left_out(reason, Some(until))
+                            }));
                         }
-                        Err(reason) => {
-                            let summary = value_of(&event, "SUMMARY").map(plain);
-                            skipped.push(SkippedEvent { line: begins, summary, reason });
-                        }
+                        Err(reason) => skipped.push(left_out(reason, None)),
                     }
                 }
             }
@@ -138,7 +154,7 @@ fn plain(text: &str) -> String {
 }
 
 /// An end of an event in the zone of the calendar, and whether it is a whole day.
-fn local(property: &Property, zone: &Zone) -> Result<(DateTime, bool), String> {
+pub(super) fn local(property: &Property, zone: &Zone) -> Result<(DateTime, bool), String> {
     let Property { name, value, .. } = property;
     let fix = || format!("{name} {value} is not a date such as 20261225 or a time such as 20261225T090000Z");
     if value.len() == 8 {
@@ -162,12 +178,16 @@ fn local(property: &Property, zone: &Zone) -> Result<(DateTime, bool), String> {
     }
 }
 
-/// The entries of one event.
-fn entries_of(event: &[Property], zone: &Zone) -> Result<Vec<CalendarEntry>, String> {
+/// The entries of one event, and the last day up to which they are complete if they have not all of its dates.
+fn entries_of(
+    event: &[Property],
+    zone: &Zone,
+    now: Timestamp,
+) -> Result<(Vec<CalendarEntry>, Option<Date>), String> {
     if value_of(event, "STATUS").is_some_and(|status| status.eq_ignore_ascii_case("CANCELLED")) {
         return Err("the event is cancelled".to_owned());
     }
-    for name in ["RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID"] {
+    for name in ["EXRULE", "RECURRENCE-ID"] {
         if value_of(event, name).is_some() {
             return Err(format!("{name} is not supported: add its dates by hand"));
         }
@@ -189,20 +209,34 @@ fn entries_of(event: &[Property], zone: &Zone) -> Result<Vec<CalendarEntry>, Str
         return Err("it ends before it starts".to_owned());
     }
     let summary = value_of(event, "SUMMARY").map(plain).filter(|text| !text.is_empty());
-    let repeats = match value_of(event, "RRULE") {
-        None => EventRepeat::Once,
-        Some(rule) => EventRepeat::of(rule, start.date())?,
-    };
     let spans = days_and_times(start, end);
-    if repeats == EventRepeat::Weekly && spans.len() > 1 {
-        return Err("a weekly event of several days is not supported".to_owned());
-    }
-    let entry = |(first, last, times): (Date, Date, Option<String>)| {
+    let named = |times: Option<String>| {
         let mut entry = CalendarEntry { summary: summary.clone(), ..CalendarEntry::default() };
         entry.times.extend(times);
+        entry
+    };
+    let is_changed = ["RDATE", "EXDATE"].into_iter().any(|name| value_of(event, name).is_some());
+    let repeats = match value_of(event, "RRULE") {
+        None => Some(EventRepeat::Once),
+        Some(rule) => EventRepeat::of(rule, start.date()),
+    };
+    let is_held = |repeats: &EventRepeat| !is_changed && (spans.len() == 1 || !repeats.is_weekly());
+    let Some(repeats) = repeats.filter(is_held) else {
+        let EventStarts { starts, until } = EventStarts::of(event, start, zone, now)?;
+        let mut entries: Vec<CalendarEntry> = spans.into_iter().map(|(.., times)| named(times)).collect();
+        let length = start.until(end).map_err(|error| error.to_string())?;
+        for start in starts {
+            let end = start.checked_add(length).map_err(|error| error.to_string())?;
+            for ((first, last, _), entry) in days_and_times(start, end).into_iter().zip(&mut entries) {
+                entry.dates.push(range(first, last));
+            }
+        }
+        return Ok((entries, until));
+    };
+    let entry = |(first, last, times): (Date, Date, Option<String>)| {
+        let mut entry = named(times);
         match &repeats {
-            EventRepeat::Once if first == last => entry.dates.push(first.to_string()),
-            EventRepeat::Once => entry.dates.push(format!("{first}/{last}")),
+            EventRepeat::Once => entry.dates.push(range(first, last)),
             EventRepeat::Yearly => {
                 let text = |date: Date| format!("{:02}-{:02}", date.month(), date.day());
                 let range =
@@ -214,7 +248,11 @@ fn entries_of(event: &[Property], zone: &Zone) -> Result<Vec<CalendarEntry>, Str
         }
         entry
     };
-    Ok(spans.into_iter().map(entry).collect())
+    Ok((spans.into_iter().map(entry).collect(), None))
+}
+
+fn range(first: Date, last: Date) -> String {
+    if first == last { first.to_string() } else { format!("{first}/{last}") }
 }
 
 /// How an event repeats, as far as a calendar can say it.
@@ -227,12 +265,8 @@ enum EventRepeat {
 }
 
 impl EventRepeat {
-    fn of(rule: &str, start: Date) -> Result<Self, String> {
-        let unsupported = |part: &str| {
-            format!(
-                "RRULE part {part} is not supported: yearly and weekly events without an end are, others need dates"
-            )
-        };
+    /// `None` if only dates can say it.
+    fn of(rule: &str, start: Date) -> Option<Self> {
         let parts: Vec<(String, String)> = rule
             .split(';')
             .filter_map(|part| part.split_once('='))
@@ -251,18 +285,21 @@ impl EventRepeat {
                     let day = |text: &str| {
                         names.iter().find(|(short, _)| *short == text).map(|(_, day)| (*day).to_owned())
                     };
-                    let all: Option<Vec<String>> = list.split(',').map(day).collect();
-                    days = Some(all.ok_or_else(|| unsupported(&format!("BYDAY={list}")))?);
+                    days = Some(list.split(',').map(day).collect::<Option<Vec<String>>>()?);
                 }
-                _ => return Err(unsupported(&format!("{name}={value}"))),
+                _ => return None,
             }
         }
         match (frequency, days) {
-            (Some("YEARLY"), _) => Ok(EventRepeat::Yearly),
-            (Some("WEEKLY"), Some(days)) => Ok(EventRepeat::Weekdays(days)),
-            (Some("WEEKLY"), None) => Ok(EventRepeat::Weekly),
-            _ => Err(unsupported("FREQ")),
+            (Some("YEARLY"), _) => Some(EventRepeat::Yearly),
+            (Some("WEEKLY"), Some(days)) => Some(EventRepeat::Weekdays(days)),
+            (Some("WEEKLY"), None) => Some(EventRepeat::Weekly),
+            _ => None,
         }
+    }
+
+    fn is_weekly(&self) -> bool {
+        matches!(self, EventRepeat::Weekly | EventRepeat::Weekdays(_))
     }
 }
 

@@ -4,6 +4,7 @@
 //! A calendar is a list of entries. A local time is *in* the calendar if one of its entries matches: every condition
 //! that the entry has holds. In mode `exclude`, times in the calendar are excluded; in mode `only`, all others are.
 
+mod event_dates;
 mod ical;
 mod text;
 

@@ -81,16 +81,16 @@ const FILE: &str = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nSUMMARY:Ch
     BEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20260501\r\nEND:VEVENT\r\n\
     BEGIN:VEVENT\r\nSUMMARY:move\r\nDTSTART:20260610T200000Z\r\nDTEND;TZID=Europe/Berlin:20260612T060000\r\nEND:VEVENT\r\n\
     BEGIN:VEVENT\r\nSUMMARY:weekend\r\nDTSTART;VALUE=DATE:20260103\r\nRRULE:FREQ=WEEKLY;BYDAY=SA,SU\r\nEND:VEVENT\r\n\
-    BEGIN:VEVENT\r\nSUMMARY:Easter\r\nDTSTART;VALUE=DATE:20260405\r\nRRULE:FREQ=YEARLY;BYMONTH=4;BYDAY=1SU\r\nEND:VEVENT\r\n\
+    BEGIN:VEVENT\r\nSUMMARY:Easter\r\nDTSTART;VALUE=DATE:20260405\r\nRECURRENCE-ID:20260405\r\nEND:VEVENT\r\n\
     END:VCALENDAR\r\n";
 
 #[test]
 fn events_become_entries_and_others_are_reported() {
-    let imported = import(FILE, "Europe/Berlin", CalendarMode::Exclude).unwrap();
+    let imported = read(FILE).unwrap();
     assert_eq!(imported.imported, 4);
     let [skipped] = &imported.skipped[..] else { panic!("{:?}", imported.skipped) };
     assert_eq!((skipped.line, skipped.summary.as_deref()), (23, Some("Easter")));
-    assert!(skipped.reason.contains("BYDAY=1SU"), "{}", skipped.reason);
+    assert_eq!(skipped.reason, "RECURRENCE-ID is not supported: add its dates by hand");
     let entries = serde_json::to_string(&imported.calendar.entries).unwrap();
     assert_eq!(
         entries,
@@ -98,8 +98,66 @@ fn events_become_entries_and_others_are_reported() {
     );
     let calendar = Calendar::new(imported.calendar).unwrap();
     assert!(calendar.excludes(at("2031-12-26T10:00:00Z")) && !calendar.excludes(at("2031-12-28T23:00:00Z")));
-    assert!(import("hello", "UTC", CalendarMode::Exclude).is_err());
-    assert!(import("BEGIN:VCALENDAR\nBEGIN:VEVENT\n", "UTC", CalendarMode::Exclude).is_err());
+    assert!(read("hello").is_err());
+    assert!(read("BEGIN:VCALENDAR\nBEGIN:VEVENT\n").is_err());
+}
+
+fn read(file: &str) -> Result<CalendarImport, InvalidField> {
+    import(file, "Europe/Berlin", CalendarMode::Exclude, at("2026-11-19T12:00:00Z"))
+}
+
+/// The entries of an event with these lines, and what is left out.
+fn event(lines: &str) -> (Vec<CalendarEntry>, Vec<SkippedEvent>) {
+    let file = format!("BEGIN:VCALENDAR\nBEGIN:VEVENT\n{lines}\nEND:VEVENT\nEND:VCALENDAR\n");
+    let CalendarImport { calendar, skipped, .. } = read(&file).unwrap();
+    (calendar.entries, skipped)
+}
+
+#[test]
+fn other_recurrences_become_the_dates_of_the_coming_years() {
+    // The fourth Thursday of November, since 1971: from a year ago on.
+    let (entries, skipped) =
+        event("SUMMARY:Thanksgiving\nDTSTART;VALUE=DATE:19711125\nRRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH");
+    let dates = &entries[0].dates;
+    assert_eq!((dates.len(), dates[0].as_str(), dates[1].as_str()), (11, "2025-11-27", "2026-11-26"));
+    assert_eq!(skipped[0].imported_until.unwrap().to_string(), "2036-11-19");
+    assert!(skipped[0].reason.starts_with("its dates after 2036-11-19"), "{skipped:?}");
+    // With an end, everything is there. The end is in UTC, and late on the day before in Berlin.
+    let weekly = "DTSTART;TZID=Europe/Berlin:20261102T220000\nDTEND;TZID=Europe/Berlin:20261103T020000";
+    let (entries, skipped) = event(&format!("{weekly}\nRRULE:FREQ=WEEKLY;UNTIL=20261116T210000Z"));
+    assert_eq!(skipped, []);
+    assert_eq!(
+        serde_json::to_string(&entries).unwrap(),
+        r#"[{"dates":["2026-11-02","2026-11-09","2026-11-16"],"times":["22:00:00-24:00"]},{"dates":["2026-11-03","2026-11-10","2026-11-17"],"times":["00:00-02:00:00"]}]"#
+    );
+    // Some dates are left out, others are added.
+    let (entries, skipped) = event(
+        "DTSTART;VALUE=DATE:20261207\nDTEND;VALUE=DATE:20261209\nRRULE:FREQ=MONTHLY;INTERVAL=2;COUNT=4\n\
+         EXDATE;VALUE=DATE:20270207,20270407\nRDATE;VALUE=DATE:20270301",
+    );
+    assert_eq!(skipped, []);
+    assert_eq!(entries[0].dates, ["2026-12-07/2026-12-08", "2027-03-01/2027-03-02", "2027-06-07/2027-06-08"]);
+    let (entries, _) = event("DTSTART;VALUE=DATE:20260501\nRDATE;VALUE=DATE:20270503");
+    assert_eq!(entries[0].dates, ["2026-05-01", "2027-05-03"]);
+    // A holiday that was moved once.
+    let (entries, skipped) =
+        event("DTSTART;VALUE=DATE:20200504\nRRULE:FREQ=YEARLY\nEXDATE;VALUE=DATE:20270504");
+    assert_eq!((entries[0].dates[0].as_str(), entries[0].dates[1].as_str()), ("2026-05-04", "2028-05-04"));
+    assert_eq!(skipped.len(), 1);
+}
+
+#[test]
+fn what_no_dates_can_say_is_reported() {
+    for (lines, said) in [
+        ("DTSTART;VALUE=DATE:20260101\nRRULE:FREQ=DAILY", "it has more than 1000 dates"),
+        ("DTSTART;VALUE=DATE:20200101\nRRULE:FREQ=MONTHLY;COUNT=3", "it has no date from a year ago on"),
+        ("DTSTART;VALUE=DATE:20260101\nRRULE:FREQ=SECONDLY", "RRULE "),
+        ("DTSTART;VALUE=DATE:20260101\nRDATE;VALUE=PERIOD:20260101T000000Z/P1D", "RDATE "),
+    ] {
+        let (entries, skipped) = event(lines);
+        assert_eq!((entries.len(), skipped.len()), (0, 1), "{lines}");
+        assert!(skipped[0].reason.starts_with(said) && skipped[0].imported_until.is_none(), "{skipped:?}");
+    }
 }
 
 #[test]

@@ -82,6 +82,14 @@ pub fn shell(payload: &str) -> Result<CommandSpec, InvalidField> {
     checked(ProcessPayload { command, env, stdin, cwd, limits, kill_grace })
 }
 
+/// A new job needs something to run. Jobs that were stored with an empty script go on to succeed.
+pub(super) fn check_script(shell: &CommandSpec) -> Result<(), InvalidField> {
+    match shell.command.last().is_some_and(|script| !script.trim().is_empty()) {
+        true => Ok(()),
+        false => Err(wrong("script", "must not be empty; it looks like \"echo hello\"")),
+    }
+}
+
 fn parse<T: DeserializeOwned>(payload: &str, example: &str) -> Result<T, InvalidField> {
     if !payload.trim_start().starts_with('{') {
         return Err(InvalidField::new("payload", format!("must be an object, such as {example}")));

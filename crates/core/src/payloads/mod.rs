@@ -20,7 +20,7 @@ pub fn is_built_in(job_type: &str) -> bool {
 pub fn payload_problem(job_type: &str, payload: &str) -> Option<InvalidField> {
     let check: fn(&str) -> Result<(), InvalidField> = match job_type {
         "process" => |payload| commands::process(payload).map(drop),
-        "shell" => |payload| commands::shell(payload).map(drop),
+        "shell" => |payload| commands::shell(payload).and_then(|shell| commands::check_script(&shell)),
         "http" => |payload| web_call::parse(payload).map(drop),
         _ => return None,
     };
@@ -74,6 +74,10 @@ mod tests {
             "payload.url must begin with http:// or https://"
         );
         assert!(problem("http", r#"{"urll": "http://a/"}"#).starts_with("payload.urll is unknown"));
+        for script in ["", " \n\t"] {
+            let payload = serde_json::json!({ "script": script }).to_string();
+            assert!(problem("shell", &payload).starts_with("payload.script must not be empty"));
+        }
         assert!(problem("shell", "null").starts_with("payload must be an object, such as "));
     }
 

@@ -431,6 +431,8 @@ pub struct JobQuery {
     pub tags: Vec<String>,
     /// Contained in its name, job type or one of its tags, ignoring case; or a part of its id ([`JobId::has_part`]).
     pub text: Option<String>,
+    /// Only jobs whose schedule has a further run, paused or not. Not with tags or a text.
+    pub scheduled: bool,
 }
 
 /// The kind of a job's schedule.

@@ -8,11 +8,11 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus};
 use punctual_core::limits;
 use punctual_core::ports::{JobQuery, JobView};
+use std::collections::BTreeMap;
 
 impl UseCases {
     /// The job that owner and name identify: the one that was put by its name, finished or not; otherwise the
-    /// only unfinished job with the name, if the search for it, which is
-    /// limited to [`limits::NAME_SEARCH_PAGES_MAX`] pages, finds one.
+    /// only unfinished job with the name.
     pub async fn job_by_name(&self, owner: &str, name: &str) -> Result<Option<JobView>, UseCaseError> {
         self.permit(UseCase::Submit)?;
         if let Some(id) = self.store().named_job(owner.to_owned(), name.to_owned()).await? {
@@ -22,42 +22,66 @@ impl UseCases {
                 found => found.map(Some),
             };
         }
-        let mut unfinished = Vec::new();
-        for status in [JobStatus::Active, JobStatus::Paused] {
-            unfinished.extend(self.unfinished_named(owner, name, status).await?);
-        }
+        let mut unfinished = self.unfinished_named(owner, name).await?;
         match unfinished.len() {
-            0 | 1 => Ok(unfinished.pop()),
-            _ => {
-                let jobs = unfinished.iter().map(|view| view.job.id).collect();
-                Err(UseCaseError::AmbiguousName { name: name.to_owned(), jobs })
-            }
+            0 | 1 => Ok(unfinished.pop_first().map(|(_, view)| view)),
+            _ => Err(UseCaseError::AmbiguousName {
+                name: name.to_owned(),
+                jobs: unfinished.into_keys().rev().collect(),
+            }),
         }
     }
 
+    /// The job that was put by its name, finished or not.
+    pub async fn job_put_by_name(&self, owner: &str, name: &str) -> Result<Option<JobId>, UseCaseError> {
+        self.permit_on(UseCase::ReadJobs, format_args!("job named {name}"))?;
+        let Some(id) = self.store().named_job(owner.to_owned(), name.to_owned()).await? else {
+            return Ok(None);
+        };
+        Ok(self.in_scope([id]).await?.has(id).then_some(id))
+    }
+
+    /// All jobs of this name whose schedule has a further run, and those without one among the latest unfinished jobs.
     async fn unfinished_named(
         &self,
         owner: &str,
         name: &str,
-        status: JobStatus,
-    ) -> Result<Vec<JobView>, UseCaseError> {
-        let mut query = JobQuery {
+    ) -> Result<BTreeMap<JobId, JobView>, UseCaseError> {
+        let named = JobQuery {
             owner: Some(owner.to_owned()),
             name: Some(name.to_owned()),
-            status: Some(status),
             limit: limits::PAGE_ITEMS_MAX,
             ..JobQuery::default()
         };
+        let scheduled = JobQuery { scheduled: true, ..named.clone() };
+        let (mut found, are_all) = self.read_pages(scheduled, limits::NAMED_SCHEDULES_PAGES_MAX).await?;
+        if !are_all {
+            return Err(UseCaseError::NameNotSearched { name: name.to_owned() });
+        }
+        for status in [JobStatus::Active, JobStatus::Paused] {
+            let query = JobQuery { status: Some(status), ..named.clone() };
+            found.extend(self.read_pages(query, limits::NAME_SEARCH_PAGES_MAX).await?.0);
+        }
+        let is_unfinished = |view: &JobView| matches!(view.status(), JobStatus::Active | JobStatus::Paused);
+        Ok(found.into_iter().filter(is_unfinished).map(|view| (view.job.id, view)).collect())
+    }
+
+    /// The jobs of a list, and whether it has no more pages. Stops early where there are more than a page holds.
+    async fn read_pages(
+        &self,
+        mut query: JobQuery,
+        pages_max: usize,
+    ) -> Result<(Vec<JobView>, bool), UseCaseError> {
         let mut found = Vec::new();
-        for _ in 0..limits::NAME_SEARCH_PAGES_MAX {
+        for _ in 0..pages_max {
             let page = self.read_in_scope(query.clone()).await?;
             found.extend(page.items);
             query.before = page.next;
             if page.next.is_none() || found.len() >= limits::PAGE_ITEMS_MAX {
-                break;
+                return Ok((found, true));
             }
         }
-        Ok(found)
+        Ok((found, false))
     }
 
     /// Refuses a job that [`UseCases::submit`] would refuse. Stores nothing.

@@ -63,6 +63,9 @@ pub enum UseCaseError {
     /// Several unfinished jobs have the name, and none was put by it.
     #[error("{} unfinished jobs are named {name}", jobs.len())]
     AmbiguousName { name: String, jobs: Vec<JobId> },
+    /// There are too many jobs to search for one with the name.
+    #[error("there are too many jobs with schedules to search for one that is named {name}")]
+    NameNotSearched { name: String },
     /// The state of the job does not allow the change.
     #[error("{refusal}")]
     Refused { job: JobId, refusal: Refusal },

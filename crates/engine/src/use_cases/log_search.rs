@@ -68,17 +68,21 @@ impl UseCases {
         let mut found = LogsFound { lines: vec![], executions: 0, lines_read: 0, back_to: None };
         for listed in executions {
             let ended = ended_at(&listed.view);
-            // Executions that ended before the limit was reached wrote only earlier lines.
-            let is_full = found.lines.len() >= limit || found.lines_read >= limits::LOG_SEARCH_LINES_MAX;
-            if let (true, Some(ended)) = (is_full, ended) {
-                back_to = back_to.max(Some(ended.shifted(1)));
+            // Executions that ended before the limit was reached wrote only earlier lines; running ones may write later ones.
+            let is_full = found.lines.len() >= limit && ended.is_some();
+            let end = ended.unwrap_or(self.now()).shifted(1);
+            if is_full || found.lines_read >= limits::LOG_SEARCH_LINES_MAX {
+                back_to = back_to.max(Some(end));
                 break;
             }
             if !self.has_tag(listed.view.id().occurrence.job, filter, &mut tagged).await? {
                 continue;
             }
             found.executions += 1;
-            self.search_execution(&listed, filter, &mut found).await?;
+            if !self.search_execution(&listed, filter, &mut found).await? {
+                back_to = back_to.max(Some(end));
+                break;
+            }
         }
         found.lines.sort_by_key(|found| (found.line.timestamp, found.line.number));
         let surplus = found.lines.len().saturating_sub(limit);
@@ -163,12 +167,13 @@ impl UseCases {
         Ok(())
     }
 
+    /// Returns whether all its lines were read.
     async fn search_execution(
         &self,
         listed: &ListedExecution,
         filter: &LogFilter,
         found: &mut LogsFound,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let id = listed.view.id();
         let mut after = Some(0);
         while after.is_some() && found.lines_read < limits::LOG_SEARCH_LINES_MAX {
@@ -183,7 +188,7 @@ impl UseCases {
             }));
             after = page.next;
         }
-        Ok(())
+        Ok(after.is_none())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::server::listed;
-use punctual_client::{Client, ClientError, JobFilter, ScheduleType, SkipRangeBody};
+use punctual_client::{Client, ClientError, JobBody, JobFilter, ScheduleType, SkipRangeBody};
 use punctual_config::output;
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -14,19 +14,15 @@ use std::time::Duration;
 const MISSED_WITHIN: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// Jobs that are examined, the latest first: each costs a request.
 const JOBS_EXAMINED_MAX: usize = 500;
+/// Pages of unfinished jobs that are read in search of them.
+const PAGES_READ_MAX: usize = 20;
 
 const CHECK: &str = "missed runs";
 
 pub async fn check(client: &Client, now: Timestamp) -> Result<Finding, ClientError> {
-    let filter = JobFilter {
-        status: Some(JobStatus::Active),
-        schedule_type: Some(ScheduleType::Recurring),
-        limit: Some(JOBS_EXAMINED_MAX.min(limits::PAGE_ITEMS_MAX)),
-        ..JobFilter::default()
-    };
-    let jobs = client.jobs(&filter).await?;
+    let (jobs, are_all) = recurring(client).await?;
     let mut missed = Vec::new();
-    for job in &jobs.items {
+    for job in &jobs {
         let skipped = match client.executions(job.job_id, Some(1), None).await {
             Ok(executions) => executions.skipped,
             // It was deleted since the list was read.
@@ -35,11 +31,36 @@ pub async fn check(client: &Client, now: Timestamp) -> Result<Finding, ClientErr
         };
         missed.extend(told(&job.name, &skipped, now));
     }
-    let examined = match jobs.next_cursor {
-        Some(_) => format!(" of the {} latest recurring jobs", jobs.items.len()),
-        None => String::new(),
+    Ok(found(&missed, Examined { jobs: jobs.len(), are_all }))
+}
+
+/// The latest recurring jobs, and whether there are no others.
+async fn recurring(client: &Client) -> Result<(Vec<JobBody>, bool), ClientError> {
+    let mut filter = JobFilter {
+        status: Some(JobStatus::Active),
+        schedule_type: Some(ScheduleType::Recurring),
+        limit: Some(JOBS_EXAMINED_MAX.min(limits::PAGE_ITEMS_MAX)),
+        ..JobFilter::default()
     };
-    Ok(found(&missed, &examined))
+    let mut jobs = Vec::new();
+    // Between recurring jobs there may be many others: a page may be empty although more follow.
+    for _ in 0..PAGES_READ_MAX {
+        let page = client.jobs(&filter).await?;
+        jobs.extend(page.items);
+        filter.cursor = page.next_cursor;
+        if filter.cursor.is_none() || jobs.len() >= JOBS_EXAMINED_MAX {
+            break;
+        }
+    }
+    let are_all = filter.cursor.is_none() && jobs.len() <= JOBS_EXAMINED_MAX;
+    jobs.truncate(JOBS_EXAMINED_MAX);
+    Ok((jobs, are_all))
+}
+
+/// How many recurring jobs were examined.
+struct Examined {
+    jobs: usize,
+    are_all: bool,
 }
 
 /// The runs that a job has missed lately, if any.
@@ -56,15 +77,31 @@ fn told(name: &str, skipped: &[SkipRangeBody], now: Timestamp) -> Option<String>
     })
 }
 
-fn found(missed: &[String], examined: &str) -> Finding {
-    if missed.is_empty() {
-        let within = output::span(MISSED_WITHIN);
-        return Finding::good(CHECK, format!("no run{examined} was missed within the last {within}"));
+fn found(missed: &[String], examined: Examined) -> Finding {
+    let of = match examined {
+        Examined { are_all: true, .. } => String::new(),
+        Examined { jobs, .. } => format!(" of the {jobs} latest recurring jobs"),
+    };
+    if !missed.is_empty() {
+        let names: Vec<&str> = missed.iter().map(String::as_str).collect();
+        let fix = "no scheduler was running at that time; `punctual job trigger NAME` runs a job now, and its \
+                   misfire_policy can run missed ones (RUN_ONCE, RUN_ALL)";
+        return Finding::warning(CHECK, format!("did not run{of}: {}", listed(&names)), fix);
     }
-    let names: Vec<&str> = missed.iter().map(String::as_str).collect();
-    let fix = "no scheduler was running at that time; `punctual job trigger NAME` runs a job now, and its \
-               misfire_policy can run missed ones (RUN_ONCE, RUN_ALL)";
-    Finding::warning(CHECK, format!("did not run{examined}: {}", listed(&names)), fix)
+    let within = output::span(MISSED_WITHIN);
+    match examined {
+        Examined { jobs: 0, are_all: false } => Finding::skipped(
+            CHECK,
+            "not checked: none of the latest unfinished jobs is recurring, and there are older ones",
+        ),
+        Examined { are_all: false, .. } => Finding::skipped(
+            CHECK,
+            format!("no run{of} was missed within the last {within}; older jobs were not checked"),
+        ),
+        Examined { are_all: true, .. } => {
+            Finding::good(CHECK, format!("no run was missed within the last {within}"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -95,11 +132,23 @@ mod tests {
 
     #[test]
     fn a_missed_run_is_a_warning_that_names_the_job() {
-        let finding = found(&["nightly at 02:00".to_owned()], "");
+        let all = |jobs| Examined { jobs, are_all: true };
+        let finding = found(&["nightly at 02:00".to_owned()], all(1));
         assert_eq!(
             (finding.level, finding.found.as_str()),
             (Severity::Warning, "did not run: nightly at 02:00")
         );
-        assert_eq!(found(&[], "").level, Severity::Good);
+        assert_eq!(found(&[], all(0)).level, Severity::Good);
+    }
+
+    #[test]
+    fn what_was_not_examined_is_not_called_good() {
+        for jobs in [0, 500] {
+            let finding = found(&[], Examined { jobs, are_all: false });
+            assert_eq!(finding.level, Severity::Skipped, "{finding:?}");
+            assert!(finding.found.contains("older"), "{finding:?}");
+        }
+        let finding = found(&["nightly".to_owned()], Examined { jobs: 500, are_all: false });
+        assert_eq!(finding.found, "did not run of the 500 latest recurring jobs: nightly");
     }
 }

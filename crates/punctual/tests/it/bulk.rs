@@ -408,6 +408,20 @@ async fn open_executions_are_cancelled_and_dead_ones_retried() {
 }
 
 #[tokio::test]
+async fn jobs_that_were_put_by_their_name_are_updated_with_others() {
+    let server = Server::start();
+    server.said(&[
+        "job", "submit", "report", "--type", "noop", "--every", "1h", "--tag", "applied", "--upsert",
+    ]);
+    let update = ["job", "update", "--all", "--tag", "applied", "--patch", r#"{"priority": 8}"#];
+    let shown = server.said(&[&update[..], &["--dry-run"]].concat());
+    assert!(!shown.contains("cannot be changed"), "{shown}");
+    assert!(server.said(&[&update[..], &["--yes"]].concat()).contains("1/1"));
+    let changed = server.client().named_job("report").await.unwrap().unwrap();
+    assert_eq!(changed.priority.0.get(), 8);
+}
+
+#[tokio::test]
 async fn the_command_line_shows_asks_waits_and_sums_up() {
     let server = Server::start();
     let jobs = submit_many(&server, 12, "cli").await;
@@ -430,12 +444,24 @@ async fn the_command_line_shows_asks_waits_and_sums_up() {
     let said = String::from_utf8(partly.stdout).unwrap();
     assert!(said.contains(&jobs[0].to_string()) && said.contains("11/12"), "{said}");
 
-    let update =
-        ["job", "update", "--all", "--where", "tag=cli", "--where", "status=active", "--priority", "high"];
+    // --tag selects, as in all other commands, and does not replace the tags of all jobs.
+    let update = ["job", "update", "--all", "--tag", "cli", "--status", "active", "--max-retries", "7"];
+    let shown = server.said(&[&update[..], &["--dry-run"]].concat());
+    assert!(shown.contains(r#"update with {"max_retries":7}: 11 jobs match"#), "{shown}");
     assert!(server.said(&[&update[..], &["--yes"]].concat()).contains("11/11"));
+    let changed = server.client().job(jobs[1]).await.unwrap();
+    assert_eq!((changed.max_retries, changed.tags), (7, vec!["cli".to_owned()]));
+    let unclear =
+        server.cli(&["job", "update", "--all", "--where", "tag=cli", "--priority", "high", "--yes"]);
+    assert_eq!(unclear.status.code(), Some(2));
+    assert!(String::from_utf8(unclear.stderr).unwrap().contains("--patch '{\"priority\": 8}'"));
+    let patched = ["job", "update", "--all", "--tag", "cli", "--patch", r#"{"priority": 8}"#, "--yes"];
+    let partly = server.cli(&patched);
+    assert_eq!(partly.status.code(), Some(4), "one was refused");
+    assert_eq!(server.client().job(jobs[1]).await.unwrap().priority.0.get(), 8);
     assert!(server.said(&["job", "delete", "--all", "--name", "nothing", "--yes"]).contains("no jobs match"));
     let listed = server.said(&["operations", "list"]);
-    assert_eq!(listed.lines().count(), 4, "{listed}");
+    assert_eq!(listed.lines().count(), 5, "{listed}");
     let detached = server.said(&["job", "delete", "--all", "-q", "cli", "--yes", "--detach", "-o", "json"]);
     let id = serde_json::from_str::<Value>(&detached).unwrap()["operation_id"].as_str().unwrap().to_owned();
     eventually("it has ended", async || server.said(&["operations", "show", &id]).contains("COMPLETED"))

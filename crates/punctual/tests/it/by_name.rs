@@ -38,6 +38,46 @@ async fn a_put_creates_the_job_once_and_then_replaces_it() {
 }
 
 #[tokio::test]
+async fn a_job_that_was_put_is_found_by_its_name_alone() {
+    let server = Server::start();
+    let later = json!({"job_type": "noop", "delay": "1h"});
+    let (_, put_by_name) = put(&server, "report", &later).await;
+    let find = async |path: &str| server.get(&format!("/api/v1/jobs/by-name/{path}")).await;
+    let (status, found) = find("report").await;
+    assert_eq!((status, &found["job_id"]), (StatusCode::OK, &put_by_name["job_id"]), "{found}");
+    server.submit(json!({"name": "other", "job_type": "noop", "delay": "1h"})).await;
+    let (_, of_ann) =
+        put(&server, "other", &json!({"job_type": "noop", "delay": "1h", "owner_id": "ann"})).await;
+    assert_eq!(find("other").await.0, StatusCode::NOT_FOUND, "it was only submitted");
+    assert_eq!(find("other?owner=ann").await.1["job_id"], of_ann["job_id"]);
+    // Others with the same name do not make it ambiguous.
+    for _ in 0..2 {
+        server.submit(json!({"name": "report", "job_type": "noop", "delay": "1h"})).await;
+    }
+    server.said(&["job", "pause", "report"]);
+    assert_eq!(find("report").await.1["status"], "PAUSED");
+}
+
+#[tokio::test]
+async fn old_schedules_are_found_by_name_among_many_unfinished_jobs() {
+    let server = Server::start();
+    let old = server.submit(json!({"name": "nightly", "job_type": "noop", "interval": "1d"})).await;
+    for batch in 0..11 {
+        let jobs: Vec<Value> = (0..1_000)
+            .map(|number| json!({"name": format!("{batch} {number}"), "job_type": "none"}))
+            .collect();
+        let (status, made) = server.post("/api/v1/jobs/batch", &json!({ "jobs": jobs }).to_string()).await;
+        assert!(status.is_success(), "{made}");
+    }
+    let (status, taken_over) = put(&server, "nightly", &json!({"job_type": "noop", "interval": "2d"})).await;
+    assert_eq!((status, &taken_over["job_id"]), (StatusCode::OK, &json!(old)), "{taken_over}");
+    // A part of an id cannot be looked for among so many: one that was found may not be the only one.
+    let part = &old.to_string()[24..];
+    let page: Value = server.get(&format!("/api/v1/jobs?q={part}")).await.1;
+    assert!(page["next_cursor"].is_string() && page["examined_back_to"].is_string(), "{page}");
+}
+
+#[tokio::test]
 async fn a_finished_job_is_not_run_again() {
     let server = standing_at(start());
     for (hours, name, job) in

@@ -60,6 +60,20 @@ async fn names_are_completed_from_the_server() {
     assert_eq!(offered(&["job", "list", "--queue", "ma"]), ["mail"]);
     assert_eq!(offered(&["job", "list", "--type", "rep"]), ["report"]);
     assert_eq!(offered(&["workers", "pause", "emb"]), ["embedded"]);
+    let calendar = json!({"entries": [{"weekdays": ["SAT"]}]});
+    let channel = json!({"type": "slack", "url": "https://hooks.slack.example/T0/private"});
+    for (path, body) in [("calendars/holidays", calendar), ("channels/ops", channel)] {
+        let request = server.request(reqwest::Method::PUT, &format!("/api/v1/{path}")).json(&body);
+        assert!(request.send().await.unwrap().status().is_success(), "{path}");
+    }
+    assert_eq!(offered(&["job", "submit", "--calendar", "ho"]), ["holidays"]);
+    assert_eq!(offered(&["calendar", "show", "ho"]), ["holidays"]);
+    assert_eq!(offered(&["job", "submit", "--notify", "fail"]), ["failure=ops"]);
+    let paused =
+        server.said(&["job", "pause", "--all", "--name", "nightly", "--yes", "--detach", "-o", "json"]);
+    let operation = serde_json::from_str::<serde_json::Value>(&paused).unwrap()["operation_id"].clone();
+    let operation = operation.as_str().unwrap();
+    assert_eq!(offered(&["operations", "show", &operation[..8]]), [operation]);
     // Without a server there is nothing to offer, and no error.
     let away = ["punctual", "job", "show", "--server", "127.0.0.1:1", "nig"];
     assert_eq!(completed(&script, &away), [""]);

@@ -56,6 +56,9 @@ async fn next_fires(server: &Server, job: &Value) -> Vec<String> {
     let request = PreviewRequest {
         cron_expression: text("cron_expression"),
         interval: text("interval"),
+        rrule: text("rrule"),
+        schedules: serde_json::from_value(job["schedules"].clone()).unwrap(),
+        calendars: serde_json::from_value(job["calendars"].clone()).unwrap(),
         timezone: text("timezone"),
         start_at,
         name: text("name"),
@@ -213,6 +216,12 @@ fn one_invalid_job_stops_all_and_every_error_is_shown() {
 #[tokio::test]
 async fn what_is_exported_deleted_and_applied_again_is_the_same() {
     let (server, files) = (standing_at(start()), Files::new());
+    let calendar = json!({"entries": [{"dates": ["2026-12-24/2026-12-26"]}, {"weekdays": ["THU"]}]});
+    let channel = json!({"type": "slack", "url": "https://hooks.slack.example/T0/private"});
+    for (path, body) in [("calendars/holidays", calendar), ("channels/ops", channel)] {
+        let request = server.request(reqwest::Method::PUT, &format!("/api/v1/{path}")).json(&body);
+        assert!(request.send().await.unwrap().status().is_success(), "{path}");
+    }
     let submitted = [
         json!({"name": "cron", "job_type": "noop", "cron_expression": "H 2 * * MON-FRI", "timezone": "Europe/Berlin",
                "misfire_policy": "RUN_ALL", "misfire_limit": 3, "priority": 8, "tags": ["a", "b"]}),
@@ -221,6 +230,11 @@ async fn what_is_exported_deleted_and_applied_again_is_the_same() {
         json!({"name": "calendar", "job_type": "noop", "interval": "P1M", "timezone": "America/New_York",
                "dst_gap": "SKIP", "payload": {"z": [1.5, "no", "${env:HOME}"], "a": {"text": "two\nlines"}}}),
         json!({"name": "once", "job_type": "noop", "execute_at": "2027-01-01T00:00:00Z", "expires_after": "1d"}),
+        json!({"name": "ruled", "job_type": "noop", "rrule": "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;BYHOUR=9;BYMINUTE=30",
+               "timezone": "Europe/Berlin", "calendars": ["holidays"], "notify": {"on_failure": "ops"}}),
+        json!({"name": "several", "job_type": "noop", "timezone": "Asia/Tokyo", "result_overflow": "fail",
+               "schedules": [{"name": "early", "cron_expression": "5 4 * * *"}, {"interval": "7h"},
+                             {"rrule": "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18;BYMINUTE=0", "timezone": "UTC"}]}),
         json!({"name": "noop", "cron_expression": "@daily"}),
     ];
     for job in submitted {
@@ -239,7 +253,7 @@ async fn what_is_exported_deleted_and_applied_again_is_the_same() {
     // The jobs were not applied yet: their names do not identify them.
     let (code, planned, _) = ended(&server.cli(&["plan", "-f", &file]));
     assert_eq!(code, 10);
-    assert_eq!(planned.matches("from now on its name identifies it").count(), 6, "{planned}");
+    assert_eq!(planned.matches("from now on its name identifies it").count(), 8, "{planned}");
     server.said(&["apply", "-f", &file]);
     assert_eq!(described(&server).await, before);
     assert_eq!(exit_code(&server, &["plan", "-f", &file]), 0, "{exported}");
@@ -247,7 +261,7 @@ async fn what_is_exported_deleted_and_applied_again_is_the_same() {
     let json_file = files.write("jobs.json", &server.said(&["export", "-o", "json"]));
     assert_eq!(exit_code(&server, &["plan", "-f", &json_file]), 0);
     for file in [file, json_file] {
-        for name in ["after", "calendar", "cron", "elapsed", "noop", "once"] {
+        for name in ["after", "calendar", "cron", "elapsed", "noop", "once", "ruled", "several"] {
             server.said(&["job", "delete", name]);
         }
         advance(&server, server.client().clock().await.unwrap().now.plus(HOUR)).await;
@@ -331,6 +345,25 @@ fn a_submit_never_doubles_a_schedule_silently() {
     assert_eq!(said.matches("refused").count(), 2, "{said}");
     assert!(told.contains("(tick): a recurring job named tick exists already"), "{told}");
     assert!(told.contains("(tock): another recurring job in the file is named tock"), "{told}");
+
+    // Whatever repeats them.
+    for (name, schedule, file) in [
+        ("ruled", ["--rrule", "FREQ=DAILY"], "- {name: ruled, job_type: noop, rrule: FREQ=WEEKLY}\n"),
+        (
+            "listed",
+            ["--cron", "@daily"],
+            "- {name: listed, job_type: noop, schedules: [{interval: 2h}, {cron_expression: '@daily'}]}\n",
+        ),
+    ] {
+        let by_flags = ["job", "submit", name, "--type", "noop", schedule[0], schedule[1]];
+        let by_file = files.write(&format!("{name}.yaml"), file);
+        server.said(&["job", "submit", "-f", &by_file]);
+        for again in [&by_flags[..], &["job", "submit", "-f", &by_file]] {
+            let (code, _, told) = ended(&server.cli(again));
+            assert_eq!(code, 4, "{again:?}: {told}");
+            assert!(told.contains(&format!("a recurring job named {name} exists already")), "{told}");
+        }
+    }
 
     // Jobs that run once, and other owners, may have the name.
     server.said(&["job", "submit", "tick", "--type", "noop", "--wait"]);

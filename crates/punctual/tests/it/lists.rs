@@ -164,3 +164,68 @@ async fn the_command_line_prints_ids_wide_tables_and_paths() {
     assert_eq!(paths.lines().collect::<Vec<_>>(), ["backup", "mail"]);
     assert_eq!(server.cli(&["job", "list", "-o", "csv"]).status.code(), Some(2));
 }
+
+/// What a list says next to its items.
+fn noted(server: &Server, args: &[&str]) -> (Option<i32>, String) {
+    let ended = server.cli(args);
+    (ended.status.code(), String::from_utf8(ended.stderr).expect("text"))
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_off_says_so_in_every_format() {
+    let server = Server::start();
+    submit_some(&server).await;
+    for format in ["table", "wide", "name", "jsonpath={.items[*].name}"] {
+        let (_, note) = noted(&server, &["job", "list", "-o", format, "--limit", "2"]);
+        assert!(note.contains("more with --cursor "), "{format}: {note}");
+        let sorted = ["job", "list", "-o", format, "--sort", "name", "--limit", "2"];
+        let (_, note) = noted(&server, &sorted);
+        assert!(note.contains("the first 2 of at least 3 jobs that match"), "{format}: {note}");
+        let (_, note) = noted(&server, &["job", "list", "-o", format, "--sort", "name"]);
+        assert_eq!(note, "", "{format}");
+        let (_, note) = noted(&server, &["job", "list", "-o", format]);
+        assert_eq!(note, "", "{format}");
+    }
+    // Programs find the cursor in the list.
+    assert_eq!(noted(&server, &["job", "list", "-o", "json", "--limit", "2"]).1, "");
+    let (code, problem) = noted(&server, &["job", "list", "--sort", "name", "--limit", "1001"]);
+    assert_eq!(code, Some(2), "{problem}");
+    assert!(problem.contains("must be at most 1000 with --sort"), "{problem}");
+}
+
+#[tokio::test]
+async fn executions_queues_and_workers_have_the_formats_of_jobs() {
+    let server = Server::start();
+    submit_some(&server).await;
+    server.said(&[
+        "job",
+        "submit",
+        "done",
+        "--type",
+        "noop",
+        "--queue",
+        "a-queue-with-a-long-name-that-tables-cut-off",
+        "--wait",
+    ]);
+    server.said(&["queue", "set", "a-queue-with-a-long-name-that-tables-cut-off", "--concurrency", "2"]);
+    let done = ["executions", "list", "--status", "SUCCEEDED"];
+    let id = server.said(&[&done[..], &["-o", "name"]].concat());
+    assert!(id.trim().ends_with(".1.1") || id.trim().ends_with("-1-1"), "{id}");
+    let wide = server.said(&[&done[..], &["-o", "wide"]].concat());
+    assert!(
+        wide.contains("ORIGIN") && wide.contains("a-queue-with-a-long-name-that-tables-cut-off"),
+        "{wide}"
+    );
+    assert_eq!(server.said(&[&done[..], &["-o", "jsonpath={.items[*].name}"]].concat()).trim(), "done");
+    server.said(&["job", "submit", "again", "--type", "noop", "--wait"]);
+    let (_, note) = noted(&server, &[&done[..], &["-o", "name", "--limit", "1"]].concat());
+    assert!(note.contains("more with --cursor "), "{note}");
+    let queues = server.said(&["queue", "list", "-o", "name"]);
+    assert!(queues.lines().any(|name| name == "a-queue-with-a-long-name-that-tables-cut-off"), "{queues}");
+    assert!(!server.said(&["queue", "list"]).contains("tables-cut-off"));
+    let sessions = server.said(&["workers", "list", "-o", "name"]);
+    assert_eq!(
+        sessions.trim(),
+        server.said(&["workers", "list", "-o", "jsonpath={.items[*].session_id}"]).trim()
+    );
+}

@@ -54,6 +54,25 @@ async fn lines_carry_levels_and_are_found_across_jobs() {
 }
 
 #[tokio::test]
+async fn a_search_that_reads_an_execution_only_in_part_is_not_complete() {
+    let server = Server::start_with(&["--allow", "shell", "--allow-root-commands"]);
+    // More lines than a search reads, and its limit falls within the last execution.
+    for number in 0..5 {
+        let payload = json!({"script": "yes x | head -n 45000"});
+        server
+            .submit(json!({"name": format!("long-{number}"), "job_type": "shell", "payload": payload}))
+            .await;
+    }
+    eventually("as many lines are stored as a search reads", async || {
+        search(&server, "grep=y").await["searched"]["lines"].as_u64().unwrap() >= 200_000
+    })
+    .await;
+    let found = search(&server, "grep=y").await;
+    assert_eq!((messages(&found).len(), &found["searched"]["complete"]), (0, &json!(false)), "{found}");
+    assert!(found["searched"]["back_to"].is_string(), "{found}");
+}
+
+#[tokio::test]
 async fn a_worker_that_sends_levels_is_understood() {
     let server = Server::start();
     let (status, session) = server

@@ -181,6 +181,24 @@ impl Auditor {
         Ok(())
     }
 
+    /// A rate has reached the whole backlog: what runs counts as if it had just started, unless starts were counted
+    /// within the last period.
+    pub(super) fn counts_what_runs(&mut self, limiter: &Limiter) -> AuditResult {
+        let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
+        let running = self.in_use(limiter)?.min(rate.count.into());
+        let at = self.at;
+        let since = at.shifted(-(rate.per_ms as i64) * 1_000);
+        if running == 0 || self.limiters.paces.get(limiter).is_some_and(|pace| pace.slot > since) {
+            return Ok(());
+        }
+        let step_ns = rate.per_ms as i64 * 1_000_000 / i64::from(rate.count);
+        let slot = at.shifted(step_ns * (running as i64 - 1) / 1_000);
+        let starts = LimiterStarts { slot, rate, starts: vec![] };
+        self.limiters.paces.entry(limiter.clone()).or_insert(starts).slot = slot;
+        self.count("executions that ran when a rate was set");
+        Ok(())
+    }
+
     /// Whether an execution passes without waiting.
     fn passes(&mut self, limiter: &Limiter) -> Result<bool, AuditViolation> {
         self.limiters.known.entry(limiter.wait_list()).or_insert_with(|| limiter.clone());

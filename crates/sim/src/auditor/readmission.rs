@@ -86,6 +86,9 @@ impl Auditor {
         let is_done = places.len() < asked || !is_for_all && too_many == 0;
         if is_done {
             self.limiters.readmission.remove(&of_queue.queue);
+            if readmission.all {
+                self.counts_what_runs(of_queue)?;
+            }
         } else {
             let reached = places.last().copied().or(readmission.reached);
             self.limiters

@@ -101,6 +101,21 @@ pub async fn a_retired_job_frees_its_keys(store: Arc<dyn Store>) {
     harness.submit(at(101), named(2)).await;
 }
 
+pub async fn a_job_that_was_put_by_its_name_keeps_it_until_it_is_deleted(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    harness.submit(at(1), put(1)).await;
+    harness.submit(at(1), named(2)).await;
+    worker.run(at(2), succeeded(2)).await;
+    worker.run(at(2), succeeded(2)).await;
+    let step = Retirement { finished_before: at(50), after: None, limit: 10 };
+    assert_eq!(harness.store.retire(at(100), step).await.unwrap().jobs, 1, "the other one");
+    assert_eq!(harness.status(put(1).id).await, JobStatus::Completed);
+    assert_eq!(harness.try_submit(at(101), put(3)).await, SubmitOutcome::Existing(put(1).id));
+    harness.done(at(102), put(1).id, Verb::Delete).await;
+    harness.submit(at(103), put(3)).await;
+}
+
 pub async fn a_unique_key_admits_one_unfinished_job(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;

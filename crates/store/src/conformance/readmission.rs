@@ -125,6 +125,29 @@ pub async fn what_runs_goes_on_and_counts(store: Arc<dyn Store>) {
     }
 }
 
+pub async fn what_runs_when_a_rate_is_set_counts_as_started(store: Arc<dyn Store>) {
+    let harness = backlog(store, 6).await;
+    let mut worker = harness.worker().await;
+    let claimed = worker.claim(at(2), 2).await;
+    let rate = |count| QueueLimits { rate: Some(Rate { count, per_ms: 40_000 }), ..none() };
+    set(&harness, rate(4)).await;
+    assert!(place(&harness, 10).await.is_look_due);
+    assert_eq!(used(&harness, &queue()).await, (4, 2));
+    // One in 10 s, and both have started at 2 s.
+    assert_eq!(admit(&harness, at(21), &queue()).await.waiting, [(queue(), Some(at(22)))]);
+    assert_eq!(used(&harness, &queue()).await, (4, 2));
+    assert_eq!(admit(&harness, at(22), &queue()).await.effects.queued.len(), 1);
+    // Returned work does not count twice.
+    worker.give_back(at(23), &claimed[1]).await;
+    assert_eq!(worker.claim(at(24), 10).await.len(), 2);
+    assert_eq!(admit(&harness, at(31), &queue()).await.waiting, [(queue(), Some(at(32)))]);
+    // A slower rate finds them counted.
+    set(&harness, rate(2)).await;
+    assert!(admit(&harness, at(31), &queue()).await.is_look_due);
+    assert_eq!(admit(&harness, at(41), &queue()).await.waiting, [(queue(), Some(at(42)))]);
+    assert_eq!(admit(&harness, at(42), &queue()).await.effects.queued.len(), 1);
+}
+
 pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dyn Store>) {
     let harness = backlog(store, 4).await;
     let mut worker = harness.worker().await;

@@ -243,6 +243,26 @@ pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
     }
 }
 
+pub async fn jobs_with_a_further_run_are_listed_without_the_others(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    harness.submit(at(1), job(1)).await;
+    for (n, schedule) in [(2, every(10)), (3, once(100)), (4, every(10)), (5, once(20)), (6, every(10))] {
+        harness.submit(at(4), job_with(n, |spec| spec.settings.schedule = schedule.clone())).await;
+    }
+    harness.done(at(5), job(2).id, Verb::Pause).await;
+    harness.done(at(5), job(4).id, Verb::Cancel).await;
+    harness.fired(at(20), job(5).id, 1).await;
+    let expected: Vec<_> = [6, 3, 2].map(|n| job(n).id).into();
+    for limit in [1, 2, 10] {
+        let query = JobQuery { scheduled: true, limit, ..JobQuery::default() };
+        assert_eq!(list(&harness, query).await, expected, "by {limit}");
+    }
+    let named = JobQuery { scheduled: true, name: Some(job(3).spec.name), limit: 10, ..JobQuery::default() };
+    assert!(list(&harness, named).await.contains(&job(3).id));
+    let none = JobQuery { scheduled: true, name: Some("none".to_owned()), limit: 10, ..JobQuery::default() };
+    assert_eq!(list(&harness, none).await, []);
+}
+
 pub async fn jobs_are_counted_by_status(store: Arc<dyn Store>) {
     let harness = Harness::new(store);
     let mut worker = harness.worker().await;

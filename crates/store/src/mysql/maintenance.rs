@@ -114,6 +114,7 @@ impl MaintenanceStatements for Connection {
          WHERE NOT EXISTS (SELECT 1 FROM schedules WHERE schedules.job = jobs.id) \
          AND NOT EXISTS (SELECT 1 FROM live WHERE live.job = jobs.id) \
          AND NOT EXISTS (SELECT 1 FROM dead_letters WHERE dead_letters.job = jobs.id) \
+         AND NOT EXISTS (SELECT 1 FROM job_keys WHERE job_keys.job = jobs.id AND job_keys.kind = 2) \
          AND NOT EXISTS (SELECT 1 FROM history FORCE INDEX (history_job) WHERE history.job = jobs.id \
            AND history.completed_at >= ?)"
     );

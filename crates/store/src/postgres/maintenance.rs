@@ -59,6 +59,7 @@ impl MaintenanceStatements for Wire {
          AND (SELECT count(*) FROM (SELECT 1 FROM schedules WHERE schedules.job = jobs.id LIMIT 1) AS one) = 0 \
          AND (SELECT count(*) FROM (SELECT 1 FROM live WHERE live.job = jobs.id LIMIT 1) AS one) = 0 \
          AND (SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE dead_letters.job = jobs.id LIMIT 1) AS one) = 0 \
+         AND (SELECT count(*) FROM (SELECT 1 FROM job_keys WHERE job_keys.job = jobs.id AND job_keys.kind = 2 LIMIT 1) AS one) = 0 \
          AND (SELECT count(*) FROM (SELECT 1 FROM history WHERE history.job = jobs.id \
            AND history.completed_at >= $2 LIMIT 1) AS one) = 0 ORDER BY id";
     const RETIRE: &'static str = "UPDATE jobs SET mark = 4, updated_at = $2 WHERE id = ANY($1)";

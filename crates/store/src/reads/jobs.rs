@@ -155,7 +155,9 @@ impl Reads<'_> {
     async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let (before, most) = (query.before.unwrap_or(AFTER_ALL), limit(count));
         let marked = |mark: StoredStatus| Query::of(ReadKind::MarkedJobs, row![before, most, mark]);
-        let jobs = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
+        let jobs = if query.scheduled {
+            Query::of(ReadKind::ScheduledJobs, row![before, most])
+        } else if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
             if id >= before {
                 return Ok(vec![]);
             }

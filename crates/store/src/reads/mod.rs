@@ -71,6 +71,7 @@ pub(crate) enum ReadKind {
     MarkedJobs,
     TaggedJobs,
     ActiveJobs,
+    ScheduledJobs,
     OneJob,
     TagsOfJobs,
     /// Only if [`ReadBatches::has_standing`].

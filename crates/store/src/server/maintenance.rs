@@ -48,8 +48,8 @@ pub(crate) trait MaintenanceStatements: UnusedStatements + PartitionedTables {
     const JOBS_AFTER: &'static str;
     /// Of these jobs, those that are not deleted and have not changed since the bound.
     const LOCK_JOBS: &'static str;
-    /// Of locked jobs, those without open, future or dead occurrences and without an end since the bound,
-    /// with their marks.
+    /// Of locked jobs, those without open, future or dead occurrences, without an end since the bound, and that were not
+    /// put by their name, with their marks.
     const OVER: &'static str;
     const RETIRE: &'static str;
     /// Deleted jobs without live executions, given a bound twice and a limit. A job with an execution that

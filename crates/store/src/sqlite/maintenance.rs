@@ -6,7 +6,7 @@ use super::write::{Purged, Upkeep, UpkeepReply};
 use super::{counter_mismatch, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::rows::Rows;
+use crate::rows::{KeyKind, Rows};
 use crate::stored_numbers::StoredNumber;
 use crate::{counters, verbs};
 use punctual_core::health::WorkerCondition;
@@ -137,9 +137,14 @@ fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, 
     Ok(retired)
 }
 
-/// Whether a job finished before this time and left no dead letter.
+/// Whether a job finished before this time, left no dead letter, and was not put by its name: such a job keeps its name
+/// until a user deletes it.
 fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp) -> Result<bool, Fault> {
     if changed_at >= before || tx.is_unfinished(job)? {
+        return Ok(false);
+    }
+    let named = params![job.as_bytes(), KeyKind::Name.code()];
+    if tx.conn.prepare_cached("SELECT 1 FROM job_keys WHERE job = ?1 AND kind = ?2")?.exists(named)? {
         return Ok(false);
     }
     let last =

@@ -10,6 +10,7 @@ use punctual_core::limits;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Admitted, CommitEffects, QueueRow};
 use punctual_core::readmission::{QueuePosition, Readmission};
+use punctual_core::time::Timestamp;
 
 /// One step, of at most `count` executions. Until the last step is done, the wait lists of the queue do not
 /// move. Otherwise an admitted execution would have to go back, or would pass others that have to go back.
@@ -18,6 +19,7 @@ pub(super) fn readmit<R: Rows>(
     rows: &mut R,
     queue: QueueRow,
     readmission: Readmission,
+    now: Timestamp,
     count: usize,
 ) -> Result<Admitted, Fault> {
     let line = WaitList::of_queue(&queue.queue);
@@ -44,6 +46,11 @@ pub(super) fn readmit<R: Rows>(
         too_many = too_many.saturating_sub(1);
     }
     let is_done = places.len() < asked || !readmission.is_for_all() && too_many == 0;
+    if is_done && readmission.all {
+        // Everything that counts now is running: it was claimed before the rate reached it.
+        let at = queue.settings.limits.of_queue().start_of_running(&rows.limiter(&line)?, now);
+        at.map_or(Ok(()), |at| rows.set_last_start(line.id(), at))?;
+    }
     let reached = places.last().copied().or(readmission.reached);
     let left = (!is_done).then_some(Readmission { reached, ..readmission });
     rows.put_queue(&QueueRow { readmission: left, ..queue })?;

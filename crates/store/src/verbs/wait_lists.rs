@@ -202,7 +202,7 @@ fn admit_one<R: Rows>(
 ) -> Result<Admitted, Fault> {
     let queue = rows.queue(&line.queue)?.unwrap_or_else(|| QueueRow::unset(&line.queue));
     if let Some(readmission) = queue.readmission.filter(|_| line.key.is_none()) {
-        return readmit(rows, queue, readmission, count);
+        return readmit(rows, queue, readmission, now, count);
     }
     let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
     let mut operations = vec![submit(), submit_batch(), list(), show(), replace(), patch(), delete()];
-    operations.extend([put_by_name(), plan_by_name()]);
+    operations.extend([show_by_name(), put_by_name(), plan_by_name()]);
     operations.extend(verbs());
     operations.extend([trigger(), explain(), next(), preview(), fires()]);
     operations
@@ -214,6 +214,16 @@ fn replace() -> Operation {
                 "name": "nightly-report", "job_type": "http", "payload": {"url": "https://example.com/report"},
                 "cron_expression": "0 4 * * *",
             }))
+}
+
+fn show_by_name() -> Operation {
+    let title = title("getNamedJob", "Get the job that a name identifies");
+    answers_job(Operation::new(Method::GET, by_name(""), title))
+        .needs(UseCase::ReadJobs)
+        .about("The job that was put by this name, finished or not.")
+        .in_path("name", job_name())
+        .in_query("owner", name().about("Its owner; that of the token if omitted."))
+        .fails(404, "No job of the owner was put by this name. Others may have the name.")
 }
 
 fn put_by_name() -> Operation {

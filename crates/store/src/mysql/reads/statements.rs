@@ -244,6 +244,12 @@ statements! {
         " FROM job_tags FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = job_tags.job \
          WHERE job_tags.tag = ? AND job_tags.job < ? ORDER BY job_tags.job DESC LIMIT ?"
     );
+    ScheduledJobs [0, 1] = concat!(
+        "SELECT ",
+        candidate_columns!(),
+        " FROM schedules FORCE INDEX (PRIMARY) STRAIGHT_JOIN jobs ON jobs.id = schedules.job \
+         WHERE schedules.job < ? ORDER BY schedules.job DESC LIMIT ?"
+    );
     TagsOfJobs [] = "SELECT job_tags.job, job_tags.tag \
          FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
          STRAIGHT_JOIN job_tags FORCE INDEX (job_tags_job) ON job_tags.job = UNHEX(wanted.job)";

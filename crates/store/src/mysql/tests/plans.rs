@@ -75,6 +75,7 @@ fn searches() -> Vec<Search> {
         search(sql(ReadKind::LatestJobs), vec![one(), limit()], "jobs", "PRIMARY"),
         search(sql(ReadKind::MarkedJobs), vec![number(2), one(), limit()], "jobs", "jobs_marked"),
         search(sql(ReadKind::TaggedJobs), vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
+        search(sql(ReadKind::ScheduledJobs), vec![one(), limit()], "schedules", "PRIMARY"),
         search(JOBS_BY_ID, vec![some()], "jobs", "PRIMARY"),
         search(sql(ReadKind::TagsOfJobs), vec![some()], "job_tags", "job_tags_job"),
         search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),

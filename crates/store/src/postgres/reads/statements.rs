@@ -194,6 +194,7 @@ statements! {
          UNION (SELECT job FROM schedules WHERE job < $1 ORDER BY job DESC LIMIT $2)) AS either \
          ORDER BY job DESC LIMIT $2"
     );
+    ScheduledJobs = candidates_of!("SELECT job FROM schedules WHERE job < $1 ORDER BY job DESC LIMIT $2");
     OneJob = concat!("SELECT ", candidate_columns!(), " FROM jobs WHERE id = $1");
     TagsOfJobs = "SELECT job, tag FROM job_tags WHERE job = ANY ($1)";
     // Whether these jobs have open or future occurrences.

@@ -36,6 +36,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::TaggedJobs), &[AFTER_ALL, "2000", "'tag 7'"], "job_tags_pkey"),
     (statement(ReadKind::ActiveJobs), &[AFTER_ALL, "2000"], "live_pkey"),
     (statement(ReadKind::ActiveJobs), &[AFTER_ALL, "2000"], "schedules_pkey"),
+    (statement(ReadKind::ScheduledJobs), &[AFTER_ALL, "2000"], "schedules_pkey"),
     (statement(ReadKind::OneJob), &[JOB], "jobs_pkey"),
     (statement(ReadKind::TagsOfJobs), &[JOBS_NAMED], "job_tags_job"),
     (statement(ReadKind::StandingOfJobs), &[JOBS_NAMED], "live_pkey"),

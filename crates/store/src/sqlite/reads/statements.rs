@@ -117,6 +117,10 @@ statements! {
         "job_tags CROSS JOIN jobs ON jobs.id = job_tags.job \
          WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2"
     );
+    ScheduledJobs = candidates!(
+        "schedules CROSS JOIN jobs ON jobs.id = schedules.job \
+         WHERE schedules.job < ?1 ORDER BY schedules.job DESC LIMIT ?2"
+    );
     OneJob = candidates!("jobs WHERE id = ?1");
     StandingOfJobs = "SELECT ?1, EXISTS (SELECT 1 FROM live WHERE job = ?1) \
          OR EXISTS (SELECT 1 FROM schedules WHERE job = ?1)";

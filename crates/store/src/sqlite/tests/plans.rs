@@ -46,6 +46,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (statement(ReadKind::LatestJobs), "jobs USING PRIMARY KEY (id<?)"),
     (statement(ReadKind::MarkedJobs), "jobs USING INDEX jobs_marked (mark=? AND id<?)"),
     (statement(ReadKind::TaggedJobs), "job_tags USING PRIMARY KEY (tag=? AND job<?)"),
+    (statement(ReadKind::ScheduledJobs), "schedules USING PRIMARY KEY (job<?)"),
     (statement(ReadKind::StandingOfJobs), "live USING PRIMARY KEY (job=?)"),
     (statement(ReadKind::TagsOfJobs), "job_tags USING COVERING INDEX job_tags_job (job=?)"),
     (FORGET_TAGS, "job_tags USING COVERING INDEX job_tags_job (job=?)"),

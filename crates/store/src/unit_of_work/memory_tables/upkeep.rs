@@ -3,6 +3,7 @@
 
 use super::MemoryDatabase;
 use crate::counters::{self, CounterChanges};
+use crate::rows::KeyKind;
 use crate::sqlite::Purged;
 use punctual_core::ids::JobId;
 use punctual_core::job::StoredStatus;
@@ -78,6 +79,7 @@ impl MemoryDatabase {
             && !self.is_unfinished(id)
             && last.is_none_or(|last| last < before)
             && !self.dead.keys().any(|dead| dead.job == id)
+            && !self.keys.iter().any(|(key, holder)| *holder == id && key.kind == KeyKind::Name)
     }
 
     fn is_unfinished(&self, job: JobId) -> bool {
