@@ -2,11 +2,10 @@
 
 use crate::browser::{Browser, Page};
 use crate::certificates::Certificates;
-use crate::server::{PATIENCE, Server, answer, eventually};
+use crate::server::{Server, answer, eventually};
 use punctual_client::ClientTls;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 /// A new token with this role: its id and the token itself.
 async fn token(server: &Server, role: &str) -> (String, String) {
