@@ -1,6 +1,7 @@
 //! `punctual bench accuracy`: checks that every due time fires exactly once, and measures how late the handler
 //! starts.
 
+use crate::bench_server::{BenchSite, Stage, StageOptions};
 use crate::durable::{self, DurableWrite};
 use crate::ledger::{Fires, StartLedger};
 use crate::load::submit_batch;
@@ -8,7 +9,6 @@ use crate::machine::MachineFacts;
 use crate::percentiles;
 use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::grouped;
 use crate::usage::{Cost, Meter};
 use crate::{DUE_TIMES_MAX, PlaceArgs, bad_option, progress};
@@ -152,7 +152,7 @@ struct RoundReport {
     #[serde(flatten)]
     fires: Fires,
     /// The median lateness as a multiple of one durable write.
-    late_of_floor_p50: f64,
+    late_of_baseline_p50: f64,
     #[serde(flatten)]
     cost: Cost,
 }
@@ -189,7 +189,7 @@ impl RoundReport {
             jobs: round.jobs,
             spread_ms: u64::try_from(spread.as_millis()).unwrap_or(u64::MAX),
             runs_per_job,
-            late_of_floor_p50: fires.late_us.p50_of(durable_write.us()),
+            late_of_baseline_p50: fires.late_us.p50_of(durable_write.us()),
             fires,
             cost,
         }
@@ -205,7 +205,7 @@ impl RoundReport {
         let lateness = format!(
             "{} ({:.1} times one {} at p50)",
             self.fires.late_us.describe(),
-            self.late_of_floor_p50,
+            self.late_of_baseline_p50,
             durable_write.name()
         );
         let rows = [

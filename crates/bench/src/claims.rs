@@ -1,14 +1,14 @@
 //! `punctual bench claims`: whether the drain rate depends on how many queued jobs and finished executions the
 //! database holds.
 
-use crate::floor::{self, Floor, FloorJobs};
+use crate::baseline::{self, BaselineJobs, MeasuredBaseline};
+use crate::bench_server::{BenchSite, DiskUsage, StageOptions};
 use crate::load::{self, LoadArgs};
 use crate::machine::MachineFacts;
 use crate::noops::QUEUE;
 use crate::pace::{self, Pace};
 use crate::pipe::MachineMoment;
 use crate::plot::PlotMark;
-use crate::stage::{BenchSite, DiskUsage, StageOptions};
 use crate::units::{grouped, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{JOBS_MAX, PlaceArgs, bad_option, progress};
@@ -116,8 +116,8 @@ struct ClaimsReport {
     /// Rate at which the history was written.
     historic_per_second: f64,
     ratios: ClaimRatios,
-    empty_of_floor: f64,
-    floor: Floor,
+    empty_of_baseline: f64,
+    baseline: MeasuredBaseline,
 }
 
 pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
@@ -133,7 +133,8 @@ pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
     let past_time = keep_past(&mut site, &args).await?;
     let full = drain(site, &args, Amount { queued: args.queued, historic: args.historic }).await?;
     let LoadArgs { batch, payload_bytes, .. } = args.load;
-    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let baseline =
+        baseline::measure(&args.place, BaselineJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ClaimsReport {
         machine,
         jobs: args.jobs,
@@ -143,10 +144,10 @@ pub async fn run(args: ClaimsArgs) -> anyhow::Result<Exit> {
             first: full.first_per_second / empty.first_per_second,
             again: full.again_per_second / empty.again_per_second,
         },
-        empty_of_floor: floor::share(empty.drain.per_second, floor.claim_complete_per_second),
+        empty_of_baseline: baseline::share(empty.drain.per_second, baseline.claim_complete_per_second),
         empty,
         full,
-        floor,
+        baseline,
     };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
@@ -235,7 +236,7 @@ impl ClaimSide {
 }
 
 fn describe(report: &ClaimsReport) -> String {
-    let (look, floor) = (PlotMark::of_stdout(), &report.floor);
+    let (look, baseline) = (PlotMark::of_stdout(), &report.baseline);
     let drained = format!(
         "{} jobs with {} bytes each, and the same number again",
         grouped(report.jobs as f64),
@@ -245,11 +246,11 @@ fn describe(report: &ClaimsReport) -> String {
         "the full database drains at {:.2} times the rate of the empty one, {:.2} times in the second run",
         report.ratios.first, report.ratios.again
     );
-    let of_floor = floor.beside(report.empty.drain.per_second, floor.claim_complete_per_second);
+    let of_baseline = baseline.beside(report.empty.drain.per_second, baseline.claim_complete_per_second);
     let rows = [("Drained", Some(drained))]
         .into_iter()
         .chain(report.empty.rows("Empty", look))
         .chain(report.full.rows("Full", look));
-    let ends = [("Ratio", Some(ratio)), ("Baseline", Some(of_floor)), floor.durable_write.row()];
+    let ends = [("Ratio", Some(ratio)), ("Baseline", Some(of_baseline)), baseline.durable_write.row()];
     details(rows.chain(ends).chain(report.machine.rows()))
 }

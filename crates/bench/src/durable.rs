@@ -1,8 +1,8 @@
 //! How long one durable write takes, on the disk of the embedded store or on the database server. No acknowledgement
 //! can be faster.
 
+use crate::bench_server::BenchSite;
 use crate::percentiles::Percentiles;
-use crate::stage::BenchSite;
 use crate::sync::SyncProbe;
 use anyhow::Context;
 use serde::Serialize;

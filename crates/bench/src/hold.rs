@@ -1,7 +1,8 @@
 //! `punctual bench hold`: the cost of many future jobs, and their effect on jobs that run now.
 
 use crate::accuracy::{self, LeadArgs, MeasuredKind, MeasuredRound, describe_fires};
-use crate::floor::{self, Floor, FloorJobs};
+use crate::baseline::{self, BaselineJobs, MeasuredBaseline};
+use crate::bench_server::{DiskUsage, Stage, StageOptions};
 use crate::latency::{self, Latency};
 use crate::ledger::Fires;
 use crate::load::{self, LoadArgs};
@@ -9,7 +10,6 @@ use crate::machine::MachineFacts;
 use crate::percentiles;
 use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{DiskUsage, Stage, StageOptions};
 use crate::units::{grouped, megabytes, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{DUE_TIMES_MAX, JOBS_MAX, PlaceArgs, progress};
@@ -75,7 +75,7 @@ struct HoldReport {
     /// On the empty store.
     before: Today,
     load_per_second: f64,
-    load_of_floor: f64,
+    load_of_baseline: f64,
     load_cost: Cost,
     disk_bytes_per_future_job: f64,
     disk: DiskUsage,
@@ -83,7 +83,7 @@ struct HoldReport {
     beside: Today,
     ratios: HoldRatios,
     server_peak_memory_bytes: u64,
-    floor: Floor,
+    baseline: MeasuredBaseline,
 }
 
 pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
@@ -93,7 +93,8 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
         Stage::measure(&args.place, StageOptions::USUAL, async |stage| hold_beside(stage, &args).await);
     let held = held.await?;
     let LoadArgs { batch, payload_bytes, .. } = args.load;
-    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let baseline =
+        baseline::measure(&args.place, BaselineJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let load_per_second = per_second(args.jobs, held.load_time);
     let report = HoldReport {
         machine,
@@ -102,13 +103,13 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
         ratios: HoldRatios::of(&held.beside, &held.before),
         before: held.before,
         load_per_second,
-        load_of_floor: floor::share(load_per_second, floor.hold_per_second),
+        load_of_baseline: baseline::share(load_per_second, baseline.hold_per_second),
         load_cost: held.load_cost,
         disk_bytes_per_future_job: held.disk.bytes_each_since(held.disk_before, args.jobs),
         disk: held.disk,
         beside: held.beside,
         server_peak_memory_bytes: held.peak_bytes,
-        floor,
+        baseline,
     };
     args.output.print(&report, describe)?;
     let is_exact = report.before.accuracy.exact && report.beside.accuracy.exact;
@@ -181,7 +182,7 @@ fn describe(report: &HoldReport) -> String {
                 report.load.payload_bytes
             )),
         ),
-        ("Submitted", Some(report.floor.beside(report.load_per_second, report.floor.hold_per_second))),
+        ("Submitted", Some(report.baseline.beside(report.load_per_second, report.baseline.hold_per_second))),
         cpu,
         ("Disk", Some(disk)),
         (
@@ -201,7 +202,7 @@ fn describe(report: &HoldReport) -> String {
         ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.lateness_p50, ratios.lateness_p99))),
         ("Fires before", Some(describe_fires(&before.accuracy))),
         ("  with them", Some(describe_fires(&beside_held.accuracy))),
-        report.floor.durable_write.row(),
+        report.baseline.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
     let plot = |today: &Today| percentiles::plot(&today.latency.start_histogram, PlotMark::of_stdout());

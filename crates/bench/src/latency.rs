@@ -1,12 +1,12 @@
 //! `punctual bench latency`: the time from the submit of a job to the start of its handler, on an idle server.
 
+use crate::bench_server::{Stage, StageOptions};
 use crate::durable::{DurableWrite, Probe};
 use crate::machine::MachineFacts;
 use crate::percentiles::{self, Bin, Percentiles, histogram};
 use crate::pipe::MachineMoment;
 use crate::plot::PlotMark;
 use crate::recorder::JOB_TYPE;
-use crate::stage::{Stage, StageOptions};
 use crate::usage::{Cost, Meter};
 use crate::{DUE_TIMES_MAX, PlaceArgs, progress};
 use anyhow::{Context, bail};
@@ -48,7 +48,7 @@ pub struct Latency {
     #[serde(flatten)]
     pub durable_write: DurableWrite,
     /// The median time to start as a multiple of one durable write.
-    pub start_of_floor_p50: f64,
+    pub start_of_baseline_p50: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,7 +76,7 @@ pub async fn run(args: LatencyArgs) -> anyhow::Result<Exit> {
 fn describe(report: &LatencyReport) -> String {
     let latency = &report.latency;
     let write = latency.durable_write.name();
-    let ratio = format!("{:.1} times one {write} at p50", latency.start_of_floor_p50);
+    let ratio = format!("{:.1} times one {write} at p50", latency.start_of_baseline_p50);
     let rows = [
         ("Jobs", Some(format!("{} over HTTP, one after the other", latency.jobs))),
         ("Submit to start", Some(latency.start_us.describe())),
@@ -118,7 +118,7 @@ pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::R
         start_histogram: histogram(&starts),
         acknowledged_us: Percentiles::of(&acknowledgements),
         durable_write,
-        start_of_floor_p50: start_us.p50_of(durable_write.us()),
+        start_of_baseline_p50: start_us.p50_of(durable_write.us()),
     })
 }
 

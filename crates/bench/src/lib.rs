@@ -4,11 +4,12 @@
 //! over HTTP like any other client. It never touches a server that already runs.
 
 mod accuracy;
+mod baseline;
+mod bench_server;
 mod claims;
 mod durable;
 mod failures;
 mod fill;
-mod floor;
 mod hold;
 mod latency;
 mod ledger;
@@ -35,7 +36,6 @@ mod slope;
 mod soak;
 mod soak_report;
 mod space;
-mod stage;
 mod steady;
 mod submit;
 mod sync;

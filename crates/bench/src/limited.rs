@@ -1,8 +1,8 @@
 //! The cost of limits: runs the same jobs without limits and with them, alternating, so that other load on the
 //! machine affects both alike.
 
+use crate::bench_server::StageOptions;
 use crate::noops::NoOps;
-use crate::stage::StageOptions;
 use crate::units::{grouped, percent};
 use punctual_client::{SetQueue, StartRate};
 use punctual_core::limiter::Rate;

@@ -1,11 +1,11 @@
 //! Runs no-op jobs on a fresh server until their outcomes are recorded. They are submitted beforehand or during the
 //! run.
 
+use crate::bench_server::{DiskUsage, Stage, StageOptions};
 use crate::failures::{FailureLoad, FailureSubmitter};
 use crate::load::{self, LoadArgs};
 use crate::pace::{self, Pace};
 use crate::pipe::MachineMoment;
-use crate::stage::{DiskUsage, Stage, StageOptions};
 use crate::units::per_second;
 use crate::usage::{Cost, Meter};
 use crate::{PlaceArgs, progress};

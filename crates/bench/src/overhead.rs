@@ -1,11 +1,11 @@
 //! `punctual bench overhead`: the same jobs drained without and with roll-ups, failures and notification rules, in turns, so that
 //! other load on the machine affects all alike.
 
+use crate::bench_server::StageOptions;
 use crate::failures::FailureLoad;
 use crate::load::LoadArgs;
 use crate::machine::MachineFacts;
 use crate::noops::{DrainedNoops, NoOps};
-use crate::stage::StageOptions;
 use crate::units::grouped;
 use crate::{JOBS_MAX, PlaceArgs};
 use punctual_config::exit::Exit;

@@ -1,8 +1,8 @@
 //! The rate at which jobs complete over the course of a run.
 
+use crate::bench_server::Stage;
 use crate::pipe::{MachineMoment, ServerCounts};
 use crate::plot::PlotMark;
-use crate::stage::Stage;
 use crate::units::{grouped, per_second, percent};
 use anyhow::bail;
 use indicatif::ProgressBar;

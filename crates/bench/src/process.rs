@@ -1,9 +1,9 @@
 //! A measured process and the pipe to it. Dropping this value kills the process; it exits by itself when the
 //! measuring process is killed.
 
+use crate::bench_server::StageOptions;
 use crate::node::{self, worker_name};
 use crate::pipe::{NodeMessage, NodeRequest, RecordedStart, ServerAccess, ServerCounts, TransactionTimes};
-use crate::stage::StageOptions;
 use crate::usage::ProcessUsage;
 use anyhow::{Context, bail};
 use punctual_client::Span;

@@ -1,10 +1,10 @@
 //! Several processes of one kind on one database.
 
+use crate::bench_server::{BenchSite, StageOptions};
 use crate::pace::{LOOK_INTERVAL, Pace, PaceProgress, STALL_MAX};
 use crate::pipe::{MachineMoment, ServerCounts};
 use crate::process::NodeProcess;
 use crate::progress;
-use crate::stage::{BenchSite, StageOptions};
 use crate::usage::Processors;
 use anyhow::bail;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! Several schedulers on one database, each in its own process.
 
+use crate::bench_server::{BenchSite, StageOptions};
 use crate::node::ServerPart;
 use crate::pace::Pace;
 use crate::pipe::{MachineMoment, ServerCounts};
 use crate::process_group::{GroupWork, ProcessGroup};
-use crate::stage::{BenchSite, StageOptions};
 use anyhow::bail;
 use punctual_client::host;
 use punctual_core::ids::Segment;

@@ -5,6 +5,7 @@
 //! the queue is resumed, and every due time must start once.
 
 use crate::accuracy::{collect, describe_fires};
+use crate::bench_server::{BenchSite, Stage, StageOptions};
 use crate::durable::DurableWrite;
 use crate::ledger::{Fires, StartLedger};
 use crate::load::submit_batch;
@@ -13,7 +14,6 @@ use crate::node::ServerPart;
 use crate::noops::QUEUE;
 use crate::recorder::JOB_TYPE;
 use crate::scheduler_group::{GroupFires, SchedulerGroup};
-use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, percent};
 use crate::{DUE_TIMES_MAX, PlaceArgs, durable, progress, round_trip};
 use anyhow::bail;

@@ -4,12 +4,12 @@
 //! are due in two seconds, and half are due immediately. Finished jobs are deleted after a while, so that a steady
 //! state exists. Trends are taken over the second half of the run, when the steady state is reached.
 
-use crate::floor::{self, Floor, FloorJobs};
+use crate::baseline::{self, BaselineJobs, MeasuredBaseline};
+use crate::bench_server::{Stage, StageOptions};
 use crate::machine::MachineFacts;
 use crate::samples::SampleFile;
 use crate::signals::{BenchSignals, broken_off};
 use crate::soak_report::{Reached, SoakReport, Tenths, Trends};
-use crate::stage::{Stage, StageOptions};
 use crate::steady::{BATCH_MAX, Steady, SteadyLoad, SteadyRate};
 use crate::usage::{Cost, Meter};
 use crate::{PlaceArgs, bad_option};
@@ -29,7 +29,7 @@ const SAMPLE_EVERY_MAX: Duration = Duration::from_secs(60);
 /// Maximum samples of a run. They are held in memory and printed.
 const SAMPLES_MAX: u128 = 100_000;
 /// Rows of the baseline.
-const FLOOR_JOBS: u64 = 20_000;
+const BASELINE_JOBS: u64 = 20_000;
 
 #[derive(clap::Args)]
 pub struct SoakArgs {
@@ -116,16 +116,17 @@ pub async fn run(args: SoakArgs, signals: &mut BenchSignals) -> anyhow::Result<E
     let result =
         Stage::measure(&args.place, options, async |stage| run_soak(&mut soak, stage, signals).await);
     let result = result.await?;
-    let floor = match result.ending {
+    let baseline = match result.ending {
         // A user who interrupts the run does not want to wait for the baseline.
         SoakEnding::Interrupted => None,
         SoakEnding::Whole | SoakEnding::Failed(_) => {
-            let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
-            Some(signals.unless(floor::measure(&args.place, like)).await?)
+            let like =
+                BaselineJobs { jobs: BASELINE_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
+            Some(signals.unless(baseline::measure(&args.place, like)).await?)
         }
     };
     let is_interrupted = result.ending == SoakEnding::Interrupted;
-    let report = args.report(machine, soak, result, floor);
+    let report = args.report(machine, soak, result, baseline);
     args.output.print(&report, SoakReport::describe)?;
     if is_interrupted {
         eprintln!("{}", broken_off());
@@ -139,7 +140,7 @@ impl SoakArgs {
         machine: MachineFacts,
         soak: Steady,
         result: SoakResult,
-        floor: Option<Floor>,
+        baseline: Option<MeasuredBaseline>,
     ) -> SoakReport {
         let trends = Trends::of(&soak.samples);
         let (succeeded, otherwise) =
@@ -161,11 +162,12 @@ impl SoakArgs {
             broken_off: result.ending.reason(),
             reached: self.rate.per_second().zip(last).map(|(rate, last)| Reached::of(rate, last)),
             tenths: Tenths::of(&soak.samples),
-            rate_of_floor: floor
-                .map(|floor| floor::share(trends.done_per_second.mean, floor.claim_complete_per_second)),
+            rate_of_baseline: baseline.map(|baseline| {
+                baseline::share(trends.done_per_second.mean, baseline.claim_complete_per_second)
+            }),
             trends,
             cost: result.cost,
-            floor,
+            baseline,
             samples: soak.samples,
         }
     }

@@ -1,6 +1,6 @@
 //! The results of a soak, in numbers and in words.
 
-use crate::floor::Floor;
+use crate::baseline::MeasuredBaseline;
 use crate::machine::MachineFacts;
 use crate::plot::PlotMark;
 use crate::slope::{Point, Trend, Unit};
@@ -69,9 +69,9 @@ pub struct SoakReport {
     #[serde(flatten)]
     pub cost: Option<Cost>,
     /// Absent if the user interrupted the run.
-    pub floor: Option<Floor>,
+    pub baseline: Option<MeasuredBaseline>,
     /// The rate as a share of the bare database's rate of claims and completions.
-    pub rate_of_floor: Option<f64>,
+    pub rate_of_baseline: Option<f64>,
     pub samples: Vec<Sample>,
 }
 
@@ -167,10 +167,10 @@ impl SoakReport {
                 grouped(tenths.last_per_second)
             )
         });
-        let of_floor = self.rate_of_floor.map_or_else(String::new, |share| {
+        let of_baseline = self.rate_of_baseline.map_or_else(String::new, |share| {
             format!("; {} of the bare database's rate of claims and completions", percent(share))
         });
-        format!("{trend}{tenths}{of_floor}")
+        format!("{trend}{tenths}{of_baseline}")
     }
 
     fn plot(&self, look: PlotMark, value: impl Fn(&Sample) -> f64) -> Option<String> {
@@ -198,9 +198,9 @@ impl SoakReport {
             ("Lateness p99", Some(trends.late_p99_us.describe(Unit::Microseconds))),
             ("", self.plot(look, |sample| sample.late_p99_us.unwrap_or(0) as f64)),
         ];
-        let floor = self.floor.map(|floor| floor.durable_write.row());
+        let baseline = self.baseline.map(|baseline| baseline.durable_write.row());
         let cost = self.cost.map(Cost::rows).into_iter().flatten();
-        details(rows.into_iter().chain(floor).chain(cost).chain(self.machine.rows()))
+        details(rows.into_iter().chain(baseline).chain(cost).chain(self.machine.rows()))
     }
 }
 

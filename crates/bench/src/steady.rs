@@ -1,12 +1,12 @@
 //! A steady mixed load on a server, and samples of how the server handles it.
 
+use crate::bench_server::Stage;
 use crate::load::{no_op, submit_batch};
 use crate::percentiles::Percentiles;
 use crate::pipe::{RecordedStart, ServerCounts};
 use crate::progress;
 use crate::recorder::JOB_TYPE;
 use crate::samples::SampleFile;
-use crate::stage::Stage;
 use anyhow::Context;
 use punctual_client::{Client, SubmitJob, host};
 use serde::Serialize;

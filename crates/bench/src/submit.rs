@@ -1,12 +1,12 @@
 //! `punctual bench submit`: how fast the server stores submitted jobs, in batches and one by one.
 
-use crate::floor::{self, Floor, FloorJobs};
+use crate::baseline::{self, BaselineJobs, MeasuredBaseline};
+use crate::bench_server::{Stage, StageOptions};
 use crate::load::{self, LoadArgs};
 use crate::machine::MachineFacts;
 use crate::noops::QUEUE;
 use crate::percentiles::{self, Bin, Percentiles, histogram};
 use crate::plot::PlotMark;
-use crate::stage::{Stage, StageOptions};
 use crate::units::{grouped, per_second};
 use crate::usage::{Cost, Meter};
 use crate::{JOBS_MAX, PlaceArgs, progress};
@@ -49,7 +49,7 @@ struct SubmitReport {
     #[serde(flatten)]
     load: LoadArgs,
     bulk_per_second: f64,
-    bulk_of_floor: f64,
+    bulk_of_baseline: f64,
     bulk_cost: Cost,
     singles: u64,
     connections: u64,
@@ -60,7 +60,7 @@ struct SubmitReport {
     acknowledged_us: Percentiles,
     acknowledged_histogram: Vec<Bin>,
     singles_cost: Cost,
-    floor: Floor,
+    baseline: MeasuredBaseline,
 }
 
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
@@ -70,7 +70,8 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         Stage::measure(&args.place, StageOptions::USUAL, async |stage| submit(stage, &args).await);
     let SubmitFigures { bulk_time, bulk_cost, singles, singles_cost } = submitted.await?;
     let LoadArgs { batch, payload_bytes, .. } = args.load;
-    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let baseline =
+        baseline::measure(&args.place, BaselineJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let bulk_per_second = per_second(args.jobs, bulk_time);
     let singles_per_second = per_second(args.singles, singles.time);
     let report = SubmitReport {
@@ -78,16 +79,16 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         jobs: args.jobs,
         load: args.load,
         bulk_per_second,
-        bulk_of_floor: floor::share(bulk_per_second, floor.insert_per_second),
+        bulk_of_baseline: baseline::share(bulk_per_second, baseline.insert_per_second),
         bulk_cost,
         singles: args.singles,
         connections: args.connections,
         singles_per_second,
-        singles_per_durable_write: singles_per_second * floor.durable_write.us().p50 as f64 / 1e6,
+        singles_per_durable_write: singles_per_second * baseline.durable_write.us().p50 as f64 / 1e6,
         acknowledged_us: Percentiles::of(&singles.acknowledged),
         acknowledged_histogram: histogram(&singles.acknowledged),
         singles_cost,
-        floor,
+        baseline,
     };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
@@ -121,16 +122,19 @@ fn describe(report: &SubmitReport) -> String {
         grouped(report.singles_per_second),
         report.connections,
         report.singles_per_durable_write,
-        report.floor.durable_write.name()
+        report.baseline.durable_write.name()
     );
     let rows = [
-        ("In batches", Some(report.floor.beside(report.bulk_per_second, report.floor.insert_per_second))),
+        (
+            "In batches",
+            Some(report.baseline.beside(report.bulk_per_second, report.baseline.insert_per_second)),
+        ),
         bulk_cpu,
         ("One by one", Some(singles)),
         ("  acknowledged", Some(report.acknowledged_us.describe())),
         singles_cpu,
         memory,
-        report.floor.durable_write.row(),
+        report.baseline.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
     let plot = percentiles::plot(&report.acknowledged_histogram, PlotMark::of_stdout());

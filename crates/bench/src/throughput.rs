@@ -1,13 +1,13 @@
 //! `punctual bench throughput`.
 
-use crate::floor::{self, Floor, FloorJobs};
+use crate::baseline::{self, BaselineJobs, MeasuredBaseline};
+use crate::bench_server::{DiskUsage, StageOptions};
 use crate::limited::{self, LimitsReport};
 use crate::load::LoadArgs;
 use crate::machine::MachineFacts;
 use crate::noops::NoOps;
 use crate::pace::Pace;
 use crate::plot::PlotMark;
-use crate::stage::{DiskUsage, StageOptions};
 use crate::units::{grouped, percent};
 use crate::usage::Cost;
 use crate::{JOBS_MAX, PlaceArgs};
@@ -49,16 +49,16 @@ struct ThroughputReport {
     prefetch: u64,
     /// Rate of submits over HTTP while the worker is paused.
     submit_per_second: f64,
-    submit_of_floor: f64,
+    submit_of_baseline: f64,
     /// Rate of executions until their outcomes are recorded.
     drain: Pace,
-    drain_of_floor: f64,
+    drain_of_baseline: f64,
     drain_cost: Cost,
     /// On a fresh server that executes jobs while they are submitted over HTTP: from the first submit to the last
     /// outcome.
     together: Pace,
     /// As a share of the bare database's rate for both.
-    together_of_floor: f64,
+    together_of_baseline: f64,
     together_cost: Cost,
     /// The same, alternating without limits and with them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ struct ThroughputReport {
     disk_bytes_per_job: f64,
     disk: DiskUsage,
     /// The baseline of this run: the better of two measurements.
-    floor: Floor,
+    baseline: MeasuredBaseline,
 }
 
 pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
@@ -77,7 +77,8 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     let together = no_ops.together().await?;
     let limits = if args.with_limits { Some(limited::measure(no_ops).await?) } else { None };
     let LoadArgs { batch, payload_bytes, .. } = args.load;
-    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let baseline =
+        baseline::measure(&args.place, BaselineJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ThroughputReport {
         machine,
         jobs: args.jobs,
@@ -85,17 +86,17 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
         slots: args.slots,
         prefetch: args.prefetch,
         submit_per_second: drained.submit_per_second,
-        submit_of_floor: floor::share(drained.submit_per_second, floor.insert_per_second),
-        drain_of_floor: floor::share(drained.pace.per_second, floor.claim_complete_per_second),
+        submit_of_baseline: baseline::share(drained.submit_per_second, baseline.insert_per_second),
+        drain_of_baseline: baseline::share(drained.pace.per_second, baseline.claim_complete_per_second),
         drain: drained.pace,
         drain_cost: drained.cost,
-        together_of_floor: floor::share(together.pace.per_second, floor.both_per_second()),
+        together_of_baseline: baseline::share(together.pace.per_second, baseline.both_per_second()),
         together: together.pace,
         together_cost: together.cost,
         limits,
         disk_bytes_per_job: drained.disk.bytes_each_since(drained.disk_before, args.jobs),
         disk: drained.disk,
-        floor,
+        baseline,
     };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
@@ -105,11 +106,11 @@ fn describe(report: &ThroughputReport) -> String {
     let look = PlotMark::of_stdout();
     let [drain_cpu, drain_memory] = report.drain_cost.rows();
     let [together_cpu, together_memory] = report.together_cost.rows();
-    let floor = &report.floor;
+    let baseline = &report.baseline;
     let together = format!(
         "{} jobs/s submitted and executed, {} of the bare database's for both",
         grouped(report.together.per_second),
-        percent(report.together_of_floor)
+        percent(report.together_of_baseline)
     );
     let disk = format!(
         "{:.0} bytes per job, history included; {}",
@@ -121,8 +122,8 @@ fn describe(report: &ThroughputReport) -> String {
             "Jobs",
             Some(format!("{} with {} bytes each", grouped(report.jobs as f64), report.load.payload_bytes)),
         ),
-        ("Submit", Some(floor.beside(report.submit_per_second, floor.insert_per_second))),
-        ("Drain", Some(floor.beside(report.drain.per_second, floor.claim_complete_per_second))),
+        ("Submit", Some(baseline.beside(report.submit_per_second, baseline.insert_per_second))),
+        ("Drain", Some(baseline.beside(report.drain.per_second, baseline.claim_complete_per_second))),
         ("  over the run", report.drain.describe(look)),
         drain_cpu,
         drain_memory,
@@ -133,8 +134,8 @@ fn describe(report: &ThroughputReport) -> String {
         together_memory,
     ];
     let limits = report.limits.iter().flat_map(LimitsReport::rows);
-    let floor = [floor.durable_write.row()];
-    details(rows.into_iter().chain(limits).chain(floor).chain(report.machine.rows()))
+    let baseline = [baseline.durable_write.row()];
+    details(rows.into_iter().chain(limits).chain(baseline).chain(report.machine.rows()))
 }
 
 impl ThroughputArgs {

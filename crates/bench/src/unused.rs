@@ -3,12 +3,12 @@
 //! Names of every kind are used: queues, job types, owners, tags, keys, workers and their sessions. Retention then deletes the
 //! jobs that used them. What remains of the names must cost nothing.
 
+use crate::bench_server::{BenchSite, Stage, StageOptions};
 use crate::load::{self, LoadArgs};
 use crate::machine::MachineFacts;
 use crate::pace::{self, STALL_MAX};
 use crate::percentiles::Percentiles;
 use crate::pipe::MachineMoment;
-use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, megabytes, per_second};
 use crate::{JOBS_MAX, PlaceArgs, progress};
 use anyhow::bail;

@@ -1,6 +1,6 @@
 //! The CPU time and memory that a process has used, and the cost of a job for server and client.
 
-use crate::stage::Stage;
+use crate::bench_server::Stage;
 use crate::units::megabytes;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};

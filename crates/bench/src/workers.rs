@@ -3,6 +3,7 @@
 //!
 //! The queue is paused while the workers start and all jobs are submitted. Then it is resumed, and the workers drain it.
 
+use crate::bench_server::{BenchSite, Stage, StageOptions};
 use crate::durable::{self, DurableWrite};
 use crate::load::{self, LoadArgs};
 use crate::machine::MachineFacts;
@@ -12,7 +13,6 @@ use crate::pace::Pace;
 use crate::pipe::MachineMoment;
 use crate::plot::PlotMark;
 use crate::process_group::{GroupPace, GroupWork, ProcessGroup};
-use crate::stage::{BenchSite, Stage, StageOptions};
 use crate::units::{grouped, percent};
 use crate::{JOBS_MAX, PlaceArgs, progress, round_trip};
 use anyhow::bail;

@@ -1,6 +1,10 @@
 //! Tokens, users, secrets and documents, the same for every database: their rows, and changes over the statements of
 //! a dialect. [`crate::reads`] reads them.
 
+mod row_writes;
+
+pub(crate) use row_writes::{RowDialect, RowWrite, RowWrites};
+
 use crate::audit::AuditStatements;
 use crate::cells::{Cell, RowCells};
 use crate::codes::document;
@@ -10,7 +14,7 @@ use crate::layout::{
 };
 use crate::row_list::{List, row};
 use crate::server::connection::{
-    Argument, ServerAnswer, ServerCall, StatementVerb, Statements, TransactionFrame, value,
+    Argument, ServerAnswer, ServerCall, StatementVerb, Statements, TransactionFrame,
 };
 use async_trait::async_trait;
 use punctual_core::ports::{
@@ -51,28 +55,17 @@ impl DirectoryCall {
     }
 }
 
-/// The statements of a dialect. The values of tokens, users and secrets are in the order of the functions below.
+/// The statements of a dialect.
 pub(crate) trait DirectoryStatements: AuditStatements {
-    const PUT_TOKEN: &'static str;
-    const ADD_TOKEN: &'static str;
-    const REPLACE_TOKEN: &'static str;
-    const REMOVE_TOKEN: &'static str;
     /// Given ids and times.
     const TOUCH_TOKENS: &'static str;
     const TOKEN: &'static str;
     /// The ids of users with this id or this email address.
     const HOLDERS: &'static str;
-    const ADD_USER: &'static str;
-    const REPLACE_USER: &'static str;
-    const REMOVE_USER: &'static str;
-    const ADD_SECRET: &'static str;
-    const REPLACE_SECRET: &'static str;
-    const REMOVE_SECRET: &'static str;
     /// All columns of a document, which cannot change until the transaction ends.
     const LOCK_DOCUMENT: &'static str;
-    const ADD_DOCUMENT: &'static str;
-    const REPLACE_DOCUMENT: &'static str;
-    const REMOVE_DOCUMENT: &'static str;
+
+    fn row_writes() -> &'static RowWrites;
 }
 
 #[async_trait]
@@ -103,13 +96,15 @@ async fn apply<C: DirectoryStatements>(
     change: &DirectoryChange,
 ) -> Result<DirectoryOutcome, Fault> {
     use DirectoryOutcome::{Changed, Done, Exists, NotThere, Taken};
+    use RowWrite::{Add, AddIfNew, Put, Remove, RemoveExpected, Replace};
+    let writes = C::row_writes();
     Ok(match change {
         DirectoryChange::PutToken(token) => {
-            send(connection, C::PUT_TOKEN, token_cells(token)?).await?;
+            write(connection, writes.call(&TOKENS, Put, &token_cells(token)?, &[])).await?;
             Done
         }
         DirectoryChange::AddToken(token) => {
-            send(connection, C::ADD_TOKEN, token_cells(token)?).await?;
+            write(connection, writes.call(&TOKENS, AddIfNew, &token_cells(token)?, &[])).await?;
             let stored = send(connection, C::TOKEN, row![token.id.as_str()]).await?;
             match stored.rows.first().map(Token::read).transpose()?.filter(|stored| stored != token) {
                 Some(stored) => Exists(Box::new(stored)),
@@ -117,10 +112,11 @@ async fn apply<C: DirectoryStatements>(
             }
         }
         DirectoryChange::ReplaceToken { token, expected } => {
-            change_row(connection, C::REPLACE_TOKEN, replaced_token(token, expected)?, Changed).await?
+            let replace = writes.call(&TOKENS, Replace, &token_cells(token)?, &token_cells(expected)?);
+            change_row(connection, replace, Changed).await?
         }
         DirectoryChange::RemoveToken(id) => {
-            change_row(connection, C::REMOVE_TOKEN, row![id.as_str()], NotThere).await?
+            change_row(connection, writes.call(&TOKENS, Remove, &row![id.as_str()], &[]), NotThere).await?
         }
         // If another node stores a user with the same email address at the same time, the statement fails with a
         // conflict, and the second run finds that user.
@@ -128,7 +124,7 @@ async fn apply<C: DirectoryStatements>(
             if !holders(connection, user).await?.is_empty() {
                 return Ok(Taken);
             }
-            send(connection, C::ADD_USER, user_cells(user)?).await?;
+            write(connection, writes.call(&USERS, Add, &user_cells(user)?, &[])).await?;
             Done
         }
         DirectoryChange::ReplaceUser { user, expected } => {
@@ -139,25 +135,31 @@ async fn apply<C: DirectoryStatements>(
             if holders.len() > 1 {
                 return Ok(Taken);
             }
-            change_row(connection, C::REPLACE_USER, replaced_user(user, expected)?, Changed).await?
+            let replace = writes.call(&USERS, Replace, &user_cells(user)?, &user_cells(expected)?);
+            change_row(connection, replace, Changed).await?
         }
         DirectoryChange::RemoveUser { id, tokens } => {
-            let removed = change_row(connection, C::REMOVE_USER, row![id.as_str()], NotThere).await?;
+            let removed =
+                change_row(connection, writes.call(&USERS, Remove, &row![id.as_str()], &[]), NotThere)
+                    .await?;
             if removed == Done {
-                let ids = tokens.iter().map(|token| [value(token.as_str())]);
-                let removals = ids.map(|id| ServerCall::new(C::REMOVE_TOKEN, id)).collect();
+                let ids = tokens.iter().map(|token| row![token.as_str()]);
+                let removals = ids.map(|id| writes.call(&TOKENS, Remove, &id, &[])).collect();
                 connection.send(TransactionFrame::None, removals).await?;
             }
             removed
         }
         DirectoryChange::AddSecret(secret) => {
-            change_row(connection, C::ADD_SECRET, secret_cells(secret)?, Taken).await?
+            change_row(connection, writes.call(&SECRETS, AddIfNew, &secret_cells(secret)?, &[]), Taken)
+                .await?
         }
         DirectoryChange::ReplaceSecret { secret, expected } => {
-            change_row(connection, C::REPLACE_SECRET, replaced_secret(secret, expected)?, Changed).await?
+            let replace = writes.call(&SECRETS, Replace, &secret_cells(secret)?, &secret_cells(expected)?);
+            change_row(connection, replace, Changed).await?
         }
         DirectoryChange::RemoveSecret(expected) => {
-            change_row(connection, C::REMOVE_SECRET, removed_secret(expected)?, Changed).await?
+            let cells = secret_cells(expected)?;
+            change_row(connection, writes.call(&SECRETS, RemoveExpected, &cells, &cells), Changed).await?
         }
         DirectoryChange::Documents(changes) => change_documents(connection, changes).await?,
     })
@@ -186,12 +188,12 @@ async fn change_documents<C: DirectoryStatements>(
         return Ok(outcome);
     }
     let writes = changes.iter().map(|(id, change)| {
-        let (sql, values) = match change {
-            DocumentChange::Add(document) => (C::ADD_DOCUMENT, document_values(document, id)),
-            DocumentChange::Replace(document) => (C::REPLACE_DOCUMENT, document_values(document, id)),
-            DocumentChange::Remove { .. } => (C::REMOVE_DOCUMENT, vec![value(id.as_str())]),
+        let (write, row) = match change {
+            DocumentChange::Add(document) => (RowWrite::Add, document_cells(document, id).to_vec()),
+            DocumentChange::Replace(document) => (RowWrite::Replace, document_cells(document, id).to_vec()),
+            DocumentChange::Remove { .. } => (RowWrite::Remove, row![id.as_str()].to_vec()),
         };
-        ServerCall::new(sql, values)
+        C::row_writes().call(&DOCUMENTS, write, &row, &[])
     });
     connection.send(TransactionFrame::None, writes.collect()).await?;
     Ok(DirectoryOutcome::Done)
@@ -202,28 +204,23 @@ pub(crate) fn document_id(kind: DocumentKind, name: &str) -> String {
     format!("{}/{name}", kind.word())
 }
 
-/// The columns of a document and, at the end, its id.
-fn document_values<'a>(document: &'a StoredDocument, id: &'a str) -> Vec<Argument<'a>> {
-    let columns =
-        DocumentColumns { id: id.into(), version: document.version, body: document.body.as_str().into() };
-    let [id, version, body] = columns.into_cells();
-    [version, body, id].map(Argument::Value).to_vec()
-}
-
 /// The ids of the users with the id or the email address of this one.
 async fn holders<C: DirectoryStatements>(connection: &mut C, user: &User) -> Result<Vec<String>, Fault> {
     send(connection, C::HOLDERS, row![user.id.as_str(), user.email.as_str()]).await?.column()
 }
 
 /// Runs a statement that writes one row, or none: then the outcome is `otherwise`.
-async fn change_row<C: Statements, const N: usize>(
+async fn change_row<C: Statements>(
     connection: &mut C,
-    sql: &'static str,
-    values: [Cell<'_>; N],
+    call: ServerCall<'_>,
     otherwise: DirectoryOutcome,
 ) -> Result<DirectoryOutcome, Fault> {
-    let written = send(connection, sql, values).await?.count;
-    Ok(if written > 0 { DirectoryOutcome::Done } else { otherwise })
+    Ok(if write(connection, call).await? > 0 { DirectoryOutcome::Done } else { otherwise })
+}
+
+/// Returns how many rows were written.
+async fn write<C: Statements>(connection: &mut C, call: ServerCall<'_>) -> Result<u64, Fault> {
+    Ok(connection.send_one(TransactionFrame::None, call).await?.count)
 }
 
 async fn send<C: Statements, const N: usize>(
@@ -356,7 +353,8 @@ fn read_about<T: DeserializeOwned + Default>(text: Option<&str>, what: &str, id:
     Ok(about.transpose()?.unwrap_or_default())
 }
 
-/// All columns.
+// All columns, in the order of the layout.
+
 fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault> {
     let columns = TokenColumns {
         id: token.id.as_str().into(),
@@ -370,15 +368,6 @@ fn token_cells(token: &Token) -> Result<[Cell<'_>; TOKENS.columns.len()], Fault>
     Ok(columns.into_cells())
 }
 
-/// The columns of a token that replaces another one, its id, and the expected columns of the other one. The time of
-/// the last use stays.
-fn replaced_token<'a>(token: &'a Token, expected: &'a Token) -> Result<[Cell<'a>; 10], Fault> {
-    let [id, secret, role, created_at, expires_at, _, about] = token_cells(token)?;
-    let [_, old_secret, old_role, _, old_expires_at, _, old_about] = token_cells(expected)?;
-    Ok([secret, role, created_at, expires_at, about, id, old_secret, old_role, old_expires_at, old_about])
-}
-
-/// The columns of a user and, at the end, its id.
 fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
     let columns = UserColumns {
         id: user.id.as_str().into(),
@@ -387,21 +376,9 @@ fn user_cells(user: &User) -> Result<[Cell<'_>; USERS.columns.len()], Fault> {
         created_at: user.created_at,
         about: about_column(&user.about)?,
     };
-    let [id, email, role, created_at, about] = columns.into_cells();
-    Ok([email, role, created_at, about, id])
+    Ok(columns.into_cells())
 }
 
-/// The columns of a user that replaces another one, its id, and the expected columns of the other one.
-fn replaced_user<'a>(
-    user: &'a User,
-    expected: &'a User,
-) -> Result<[Cell<'a>; USERS.columns.len() + 3], Fault> {
-    let [email, role, created_at, about, id] = user_cells(user)?;
-    let [old_email, old_role, _, old_about, _] = user_cells(expected)?;
-    Ok([email, role, created_at, about, id, old_email, old_role, old_about])
-}
-
-/// The columns of a secret and, at the end, its name.
 fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len()], Fault> {
     let columns = SecretColumns {
         id: secret.name.as_str().into(),
@@ -410,24 +387,13 @@ fn secret_cells(secret: &StoredSecret) -> Result<[Cell<'_>; SECRETS.columns.len(
         sealed: secret.sealed.text.as_str().into(),
         about: serde_json::to_string(&secret.about)?.into(),
     };
-    let [id, version, key_id, sealed, about] = columns.into_cells();
-    Ok([version, key_id, sealed, about, id])
+    Ok(columns.into_cells())
 }
 
-/// The columns of a secret that replaces another one, its name, and the expected columns of the other one.
-fn replaced_secret<'a>(
-    secret: &'a StoredSecret,
-    expected: &'a StoredSecret,
-) -> Result<[Cell<'a>; SECRETS.columns.len() + 2], Fault> {
-    let [version, key_id, sealed, about, id] = secret_cells(secret)?;
-    let [_, old_version, old_sealed] = removed_secret(expected)?;
-    Ok([version, key_id, sealed, about, id, old_version, old_sealed])
-}
-
-/// The name of a secret to remove, and its expected columns.
-fn removed_secret(expected: &StoredSecret) -> Result<[Cell<'_>; 3], Fault> {
-    let [version, _, sealed, _, id] = secret_cells(expected)?;
-    Ok([id, version, sealed])
+fn document_cells<'a>(document: &'a StoredDocument, id: &'a str) -> [Cell<'a>; DOCUMENTS.columns.len()] {
+    let columns =
+        DocumentColumns { id: id.into(), version: document.version, body: document.body.as_str().into() };
+    columns.into_cells()
 }
 
 /// The last use of each token, by id.

@@ -27,6 +27,7 @@ pub mod malformed;
 mod malformed_check;
 pub mod membership;
 pub mod mysql;
+mod new_rows;
 pub mod postgres;
 mod reads;
 mod row_list;
@@ -41,11 +42,12 @@ mod unit_of_work;
 mod verbs;
 
 pub use server::migrations::{MigrateError, MigrationStatus};
+pub use server::options::ServerOptions;
 
 #[cfg(any(test, feature = "memory-tables"))]
 pub mod memory_server {
     //! A database server in memory, on which the simulator runs the writers of the server stores.
-    pub use crate::unit_of_work::memory_tables::{
+    pub use crate::unit_of_work::simulated_server::{
         Commit, Isolation, MemoryDatabase, MemoryServer, MemoryWriters, RoundTrip, ServerNetwork,
     };
 }

@@ -239,8 +239,8 @@ pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
             StoreAddress::Sqlite(directory.clone())
         }
         StorePlace::Server(server) => match server.url.dialect {
-            Dialect::Postgres => StoreAddress::Postgres(server::postgres_options(server)),
-            Dialect::Mysql => StoreAddress::MySql(server::mysql_options(server)),
+            Dialect::Postgres => StoreAddress::Postgres(server::options(server)),
+            Dialect::Mysql => StoreAddress::MySql(server::options(server)),
         },
     };
     let forked =

@@ -9,7 +9,7 @@ use punctual_store::baseline::BaselineDatabase;
 use punctual_store::counter_mismatch::CounterMismatch;
 use punctual_store::mysql::{self, MySqlBaseline, MySqlOptions, MySqlStore};
 use punctual_store::postgres::{self, PostgresBaseline, PostgresOptions, PostgresStore};
-use punctual_store::{MigrateError, MigrationStatus};
+use punctual_store::{MigrateError, MigrationStatus, ServerOptions};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -19,37 +19,26 @@ macro_rules! call {
         let place: &ServerPlace = $place;
         match place.url.dialect {
             Dialect::Postgres => {
-                let called = postgres::$($function)::+(&postgres_options(place) $(, $argument)?).await;
+                let called = postgres::$($function)::+(&options(place) $(, $argument)?).await;
                 called.map_err(|error| failed(place, error))
             }
             Dialect::Mysql => {
-                let called = mysql::$($function)::+(&mysql_options(place) $(, $argument)?).await;
+                let called = mysql::$($function)::+(&options(place) $(, $argument)?).await;
                 called.map_err(|error| failed(place, error))
             }
         }
     }};
 }
 
-macro_rules! options {
-    ($options:ident, $place:expr) => {{
-        let place: &ServerPlace = $place;
-        let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
-        $options {
-            replica_url: place.replica.as_ref().map(with_password),
-            readers: place.pool,
-            writers: place.writers,
-            statement_timeout: place.statement_timeout,
-            ..$options::new(with_password(&place.url))
-        }
-    }};
-}
-
-pub(super) fn postgres_options(place: &ServerPlace) -> PostgresOptions {
-    options!(PostgresOptions, place)
-}
-
-pub(super) fn mysql_options(place: &ServerPlace) -> MySqlOptions {
-    options!(MySqlOptions, place)
+pub(super) fn options<D>(place: &ServerPlace) -> ServerOptions<D> {
+    let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
+    ServerOptions {
+        replica_url: place.replica.as_ref().map(with_password),
+        readers: place.pool,
+        writers: place.writers,
+        statement_timeout: place.statement_timeout,
+        ..ServerOptions::new(with_password(&place.url))
+    }
 }
 
 pub(super) async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
@@ -61,7 +50,7 @@ pub(super) async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore
 
 async fn open_postgres(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
     use postgres::OpenError;
-    let options = PostgresOptions { log_bytes_max: logs.0, ..postgres_options(place) };
+    let options = PostgresOptions { log_bytes_max: logs.0, ..options(place) };
     let store = PostgresStore::open(&options).await.map_err(|error| match &error {
         OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
         OpenError::Database { source, .. } => unreachable(place, source),
@@ -81,7 +70,7 @@ async fn open_postgres(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, 
 
 async fn open_mysql(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
     use mysql::OpenError;
-    let options = MySqlOptions { log_bytes_max: logs.0, ..mysql_options(place) };
+    let options = MySqlOptions { log_bytes_max: logs.0, ..options(place) };
     let store = MySqlStore::open(&options).await.map_err(|error| match error {
         OpenError::Migrate(error) => failed(place, error),
         OpenError::Options(error) => unusable(place, &error),
@@ -151,11 +140,11 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
 pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BaselineDatabase>, CliError> {
     Ok(match place.url.dialect {
         Dialect::Postgres => {
-            let opened = PostgresBaseline::open(&postgres_options(place)).await;
+            let opened = PostgresBaseline::open(&options(place)).await;
             Box::new(opened.map_err(|error| failed(place, error))?)
         }
         Dialect::Mysql => {
-            let opened = MySqlBaseline::open(&mysql_options(place)).await;
+            let opened = MySqlBaseline::open(&options(place)).await;
             Box::new(opened.map_err(|error| failed(place, error))?)
         }
     })

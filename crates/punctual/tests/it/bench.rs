@@ -93,31 +93,31 @@ fn is_exact(fires: &Value, expected: u64) {
 }
 
 #[test]
-fn throughput_is_measured_beside_its_floor() {
+fn throughput_is_measured_beside_its_baseline() {
     let report = bench(&["throughput", "--jobs", "3000", "--batch", "500", "--payload-bytes", "100"]);
     for rate in [
         "/submit_per_second",
         "/drain/per_second",
         "/together/per_second",
-        "/floor/insert_per_second",
-        "/floor/claim_complete_per_second",
+        "/baseline/insert_per_second",
+        "/baseline/claim_complete_per_second",
     ] {
         is_rate(&report, rate, 3_000);
     }
-    is_share(&report, "/submit_of_floor", ["/submit_per_second", "/floor/insert_per_second"]);
-    is_share(&report, "/drain_of_floor", ["/drain/per_second", "/floor/claim_complete_per_second"]);
+    is_share(&report, "/submit_of_baseline", ["/submit_per_second", "/baseline/insert_per_second"]);
+    is_share(&report, "/drain_of_baseline", ["/drain/per_second", "/baseline/claim_complete_per_second"]);
     // Both at once are slower than either alone.
     is_at_least(
         &report,
-        "/together_of_floor",
-        figure(&report, "/together/per_second") / figure(&report, "/floor/insert_per_second"),
+        "/together_of_baseline",
+        figure(&report, "/together/per_second") / figure(&report, "/baseline/insert_per_second"),
     );
     // The client waits for every answer: a thousand jobs in two batches cost it more than a microsecond.
     is_at_least(&report, "/drain_cost/client_cpu_ms_per_1000_jobs", 0.001);
     is_at_least(&report, "/together_cost/server_peak_memory_bytes", SERVER_MEMORY_BYTES_MIN);
     // The payload alone.
     is_at_least(&report, "/disk_bytes_per_job", 100.0);
-    is_ordered(&report["floor"]["fdatasync_us"]);
+    is_ordered(&report["baseline"]["fdatasync_us"]);
     assert_eq!((&report["jobs"], &report["batch"]), (&3_000.into(), &500.into()));
     let tenths = report["drain"]["per_second_by_tenth"].as_array().unwrap().len();
     assert!(tenths == 10 || tenths == 0, "{report}");
@@ -261,8 +261,9 @@ fn submits_are_measured_in_batches_and_one_by_one() {
     let report = bench(&["submit", "--jobs", "1500", "--singles", "200", "--connections", "8"]);
     is_rate(&report, "/bulk_per_second", 1_500);
     is_rate(&report, "/singles_per_second", 200);
-    is_share(&report, "/bulk_of_floor", ["/bulk_per_second", "/floor/insert_per_second"]);
-    let per_write = figure(&report, "/singles_per_second") * figure(&report, "/floor/fdatasync_us/p50") / 1e6;
+    is_share(&report, "/bulk_of_baseline", ["/bulk_per_second", "/baseline/insert_per_second"]);
+    let per_write =
+        figure(&report, "/singles_per_second") * figure(&report, "/baseline/fdatasync_us/p50") / 1e6;
     assert!((figure(&report, "/singles_per_durable_write") / per_write - 1.0).abs() < 1e-6, "{report}");
     is_ordered(&report["acknowledged_us"]);
     let binned = report["acknowledged_histogram"].as_array().unwrap().iter();
@@ -270,12 +271,12 @@ fn submits_are_measured_in_batches_and_one_by_one() {
 }
 
 #[test]
-fn latency_is_measured_beside_its_floor() {
+fn latency_is_measured_beside_its_baseline() {
     let report = bench(&["latency", "--jobs", "30", "--pause", "1ms"]);
     for series in ["start_us", "acknowledged_us", "fdatasync_us"] {
         is_ordered(&report[series]);
     }
-    is_share(&report, "/start_of_floor_p50", ["/start_us/p50", "/fdatasync_us/p50"]);
+    is_share(&report, "/start_of_baseline_p50", ["/start_us/p50", "/fdatasync_us/p50"]);
     is_at_least(&report, "/server_peak_memory_bytes", SERVER_MEMORY_BYTES_MIN);
 }
 
@@ -304,7 +305,7 @@ fn held_jobs_are_measured_against_an_empty_store() {
         is_at_least(&report[when], "/server_memory_bytes", SERVER_MEMORY_BYTES_MIN);
     }
     is_rate(&report, "/load_per_second", 2_000);
-    is_share(&report, "/load_of_floor", ["/load_per_second", "/floor/hold_per_second"]);
+    is_share(&report, "/load_of_baseline", ["/load_per_second", "/baseline/hold_per_second"]);
     is_share(
         &report,
         "/ratios/latency_p50",
@@ -359,21 +360,21 @@ fn is_measured_on_a_server(url: &str) {
     let throughput = ["throughput", "--jobs", "2000", "--batch", "500", "--payload-bytes", "100"];
     let report = bench_on(Some(url), &throughput);
     for rate in ["insert_per_second", "claim_complete_per_second", "hold_per_second"] {
-        is_rate(&report, &format!("/floor/{rate}"), 2_000);
+        is_rate(&report, &format!("/baseline/{rate}"), 2_000);
     }
-    is_share(&report, "/submit_of_floor", ["/submit_per_second", "/floor/insert_per_second"]);
-    is_share(&report, "/drain_of_floor", ["/drain/per_second", "/floor/claim_complete_per_second"]);
+    is_share(&report, "/submit_of_baseline", ["/submit_per_second", "/baseline/insert_per_second"]);
+    is_share(&report, "/drain_of_baseline", ["/drain/per_second", "/baseline/claim_complete_per_second"]);
     is_rate(&report, "/together/per_second", 2_000);
     is_at_least(&report, "/disk/bytes", 2_000.0 * 100.0);
-    is_ordered(&report["floor"]["commit_us"]);
+    is_ordered(&report["baseline"]["commit_us"]);
     assert_eq!(
-        (&report["floor"]["jobs"], &report["floor"]["writers"]),
+        (&report["baseline"]["jobs"], &report["baseline"]["writers"]),
         (&2_000.into(), &4.into()),
         "{report}"
     );
     let report = bench_on(Some(url), &["latency", "--jobs", "10", "--pause", "1ms"]);
     is_ordered(&report["commit_us"]);
-    is_share(&report, "/start_of_floor_p50", ["/start_us/p50", "/commit_us/p50"]);
+    is_share(&report, "/start_of_baseline_p50", ["/start_us/p50", "/commit_us/p50"]);
 }
 
 /// Benchmarks that take longer or cause more load, on a database server.
@@ -407,12 +408,12 @@ fn mariadb_holds_jobs_and_bears_a_soak() {
 }
 
 #[test]
-fn postgres_is_measured_beside_its_floor() {
+fn postgres_is_measured_beside_its_baseline() {
     is_measured_on_a_server(&given("PUNCTUAL_TEST_POSTGRES"));
 }
 
 #[test]
-fn mariadb_is_measured_beside_its_floor() {
+fn mariadb_is_measured_beside_its_baseline() {
     is_measured_on_a_server(&given("PUNCTUAL_TEST_MARIADB"));
 }
 
@@ -432,7 +433,11 @@ fn are_claims_compared(report: &Value) {
         let rates = ["full", "empty"].map(|side| format!("/{side}/{turn}_per_second"));
         is_share(report, &format!("/ratios/{turn}"), [&rates[0], &rates[1]]);
     }
-    is_share(report, "/empty_of_floor", ["/empty/drain/per_second", "/floor/claim_complete_per_second"]);
+    is_share(
+        report,
+        "/empty_of_baseline",
+        ["/empty/drain/per_second", "/baseline/claim_complete_per_second"],
+    );
     let bytes = |side: &str| report[side]["disk"]["bytes"].as_u64().unwrap();
     assert!(bytes("full") > bytes("empty"), "the past takes up room: {report}");
 }

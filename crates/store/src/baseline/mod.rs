@@ -9,11 +9,14 @@ pub(crate) mod rows;
 
 pub use past::{Past, RUNS_PER_JOB};
 
+use crate::fault::Fault;
 use async_trait::async_trait;
 use punctual_core::ports::StoreError;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,44 @@ pub trait BaselineDatabase: Send {
 }
 
 /// The database must be empty, so that the measurement shares no rows with anything else.
-pub(crate) const NOT_EMPTY: &str = "the floor is measured in a database without jobs";
+pub(crate) const NOT_EMPTY: &str = "the baseline is measured in a database without jobs";
+
+/// Some jobs of the baseline, which one connection writes at a time.
+#[async_trait]
+pub(crate) trait BaselineBatch<C>: Send + Sync + 'static {
+    /// What a batch can write.
+    type Phase: Copy + Send + 'static;
+
+    fn jobs(&self) -> usize;
+
+    async fn write(&self, connection: &mut C, phase: Self::Phase) -> Result<(), Fault>;
+}
+
+/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
+pub(crate) async fn write_all<C: Send + 'static, B: BaselineBatch<C>>(
+    connections: Vec<C>,
+    batches: &Arc<Vec<B>>,
+    phase: B::Phase,
+) -> Result<(f64, Vec<C>), Fault> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let started = Instant::now();
+    let mut writers = JoinSet::new();
+    for mut connection in connections {
+        let (next, batches) = (next.clone(), batches.clone());
+        writers.spawn(async move {
+            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                batch.write(&mut connection, phase).await?;
+            }
+            Ok::<C, Fault>(connection)
+        });
+    }
+    let mut connections = Vec::new();
+    while let Some(ended) = writers.join_next().await {
+        connections.push(ended.map_err(|error| Fault::Away(error.to_string()))??);
+    }
+    let jobs = batches.iter().map(B::jobs).sum();
+    Ok((per_sec(jobs, started.elapsed()), connections))
+}
 
 pub(crate) fn per_sec(jobs: usize, spent: Duration) -> f64 {
     jobs as f64 / spent.as_secs_f64().max(f64::EPSILON)

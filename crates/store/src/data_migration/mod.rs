@@ -19,7 +19,9 @@ mod tests;
 
 pub(crate) use crate::cells::{Cell, Cells};
 pub(crate) use crate::layout::{Column, Layout, TABLES};
-pub(crate) use side::{MigrationSide, Notes, Portion, STOP_NOTIFICATIONS, fitting};
+pub(crate) use side::{
+    COPY_QUEUES, MigrationSide, Notes, OPEN_SESSIONS, Portion, fitting, fork_statements, number_statement,
+};
 
 use crate::fault::Fault;
 use crate::mysql::{self, MySqlOptions};

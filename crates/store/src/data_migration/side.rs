@@ -57,11 +57,44 @@ pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
     sizes.into_iter().take_while(fits).count().max(1)
 }
 
-/// Deletes a copy's waiting notifications, alerts and reading position, so that it sends none. The last statement
-/// stops notifications until a user resumes them.
-pub(crate) const STOP_NOTIFICATIONS: [&str; 4] = [
-    "DELETE FROM documents WHERE id LIKE 'delivery/p~%' OR id LIKE 'alert/%'",
-    "DELETE FROM documents WHERE id = 'cursor/notify'",
-    "DELETE FROM documents WHERE id = 'cursor/notify-stopped'",
-    "INSERT INTO documents (id, version, body) VALUES ('cursor/notify-stopped', 1, '{}')",
-];
+/// The statement that sets a last number, a row of `numbers`. That of sessions is stored differently in each database.
+pub(crate) fn number_statement(row: &[Cell<'_>], session: fn(i64) -> String) -> Result<String, Fault> {
+    match row {
+        [Cell::Text(name), Cell::Number(number)] => match &**name {
+            "history_given" => Ok(format!("UPDATE history_bounds SET given = {number}")),
+            "history_retained" => Ok(format!("UPDATE history_bounds SET retained = {number}")),
+            "session" => Ok(session(*number)),
+            other => Err(Fault::damaged("numbers.name", other)),
+        },
+        row => Err(Fault::damaged("numbers", format!("{row:?}"))),
+    }
+}
+
+/// How many worker sessions a copy has brought along that are not lost.
+pub(crate) const OPEN_SESSIONS: &str = "SELECT COUNT(*) FROM sessions WHERE NOT lost";
+/// The queues of a copy.
+pub(crate) const COPY_QUEUES: &str = "SELECT queue FROM queues ORDER BY queue";
+
+/// Makes a copy harmless. Sessions are lost, and members of the original's cluster are not members of the copy's. All
+/// queues are paused, also those that have no settings. Waiting notifications, alerts and the reading position are
+/// deleted, so that the copy sends none until a user resumes them.
+pub(crate) fn fork_statements(now: Timestamp) -> Vec<String> {
+    let at = now.as_micros();
+    let plain = [
+        "UPDATE sessions SET lost = TRUE WHERE NOT lost",
+        "DELETE FROM cluster_members",
+        "DELETE FROM cluster_leases",
+        "DELETE FROM documents WHERE id LIKE 'delivery/p~%' OR id LIKE 'alert/%'",
+        "DELETE FROM documents WHERE id = 'cursor/notify'",
+        "DELETE FROM documents WHERE id = 'cursor/notify-stopped'",
+        "INSERT INTO documents (id, version, body) VALUES ('cursor/notify-stopped', 1, '{}')",
+    ];
+    let paused = [
+        format!("UPDATE queues SET paused_at = {at} WHERE paused_at IS NULL"),
+        format!(
+            "INSERT INTO queues (queue, paused_at) SELECT DISTINCT lanes.queue, {at} FROM lanes \
+             WHERE lanes.queue NOT IN (SELECT queues.queue FROM queues)"
+        ),
+    ];
+    plain.map(str::to_owned).into_iter().chain(paused).collect()
+}

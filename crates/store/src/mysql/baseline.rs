@@ -9,8 +9,8 @@ use super::partitions::{self, FIRST, PartitionedTable, width_us};
 use super::tables::MySqlConnect;
 use crate::baseline::rows::{LANE, SESSION, due_job, future_job, payload};
 use crate::baseline::{
-    BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
-    per_sec,
+    BaselineBatch, BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past,
+    RowProgress, past, write_all,
 };
 use crate::cells::get;
 use crate::fault::Fault;
@@ -22,9 +22,6 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-use tokio::task::JoinSet;
 
 /// Keys per statement: MariaDB creates a temporary table for a list of a thousand.
 const KEYS_AT_ONCE: usize = 500;
@@ -75,13 +72,13 @@ impl MySqlBaseline {
         for _ in 0..self.options.writers.max(1) {
             connections.push(Connection::writing(&self.target).await?);
         }
-        let all = |batch: fn(Range<usize>, BaselineOptions) -> BaselineBatch| {
+        let all = |batch: fn(Range<usize>, BaselineOptions) -> MySqlBatch| {
             Arc::new(options.batches().map(|numbers| batch(numbers, options)).collect::<Vec<_>>())
         };
-        let (insert_per_sec, connections) = run(connections, all(BaselineBatch::insert)).await?;
+        let (insert_per_sec, connections) = write_all(connections, &all(MySqlBatch::insert), ()).await?;
         let (claim_complete_per_sec, connections) =
-            run(connections, all(BaselineBatch::claim_and_complete)).await?;
-        let (hold_per_sec, connections) = run(connections, all(BaselineBatch::hold)).await?;
+            write_all(connections, &all(MySqlBatch::claim_and_complete), ()).await?;
+        let (hold_per_sec, connections) = write_all(connections, &all(MySqlBatch::hold), ()).await?;
         for connection in connections {
             connection.close().await;
         }
@@ -144,13 +141,13 @@ impl BaselineDatabase for MySqlBaseline {
 }
 
 /// The work on some jobs, as the texts of its transactions.
-struct BaselineBatch {
+struct MySqlBatch {
     jobs: usize,
     transactions: Vec<Vec<String>>,
 }
 
-impl BaselineBatch {
-    fn insert(numbers: Range<usize>, options: BaselineOptions) -> BaselineBatch {
+impl MySqlBatch {
+    fn insert(numbers: Range<usize>, options: BaselineOptions) -> MySqlBatch {
         let payload = payload(options.payload_bytes);
         let (mut jobs, mut lives) = (BaselineRows::new(JOBS), BaselineRows::new(LIVE));
         for number in numbers.clone() {
@@ -162,10 +159,10 @@ impl BaselineBatch {
                 "x'{id}',1,{LANE},{rank},{at},{at},1,1,0,0,{segment},1,0,5,0,128,0,{LANE}"
             ));
         }
-        BaselineBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, lives.sql]] }
+        MySqlBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, lives.sql]] }
     }
 
-    fn claim_and_complete(numbers: Range<usize>, _: BaselineOptions) -> BaselineBatch {
+    fn claim_and_complete(numbers: Range<usize>, _: BaselineOptions) -> MySqlBatch {
         let (mut history, mut keys) = (BaselineRows::new(HISTORY), Vec::new());
         for number in numbers.clone() {
             let (job, row) = due_job(number, 0);
@@ -177,11 +174,11 @@ impl BaselineBatch {
             |text: fn(&str) -> String| keys.chunks(KEYS_AT_ONCE).map(move |some| text(&some.join(",")));
         let claim = each(claim_sql).collect();
         let complete = each(delete_sql).chain([history.sql]).collect();
-        BaselineBatch { jobs: numbers.len(), transactions: vec![claim, complete] }
+        MySqlBatch { jobs: numbers.len(), transactions: vec![claim, complete] }
     }
 
     /// Future jobs come after the others in the same table.
-    fn hold(numbers: Range<usize>, options: BaselineOptions) -> BaselineBatch {
+    fn hold(numbers: Range<usize>, options: BaselineOptions) -> MySqlBatch {
         let payload = payload(options.payload_bytes);
         let (mut jobs, mut schedules) = (BaselineRows::new(JOBS), BaselineRows::new(SCHEDULES));
         for number in numbers.clone() {
@@ -191,10 +188,19 @@ impl BaselineBatch {
             jobs.add(format_args!("x'{id}',{LANE},{created},1,0,5,1,{due},'{payload}'"));
             schedules.add(format_args!("x'{id}',{LANE},0,1,1,{},5,0,0,{due}", job.id.segment().index()));
         }
-        BaselineBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, schedules.sql]] }
+        MySqlBatch { jobs: numbers.len(), transactions: vec![vec![jobs.sql, schedules.sql]] }
+    }
+}
+
+#[async_trait]
+impl BaselineBatch<Connection> for MySqlBatch {
+    type Phase = ();
+
+    fn jobs(&self) -> usize {
+        self.jobs
     }
 
-    async fn write(&self, connection: &mut Connection) -> Result<(), Fault> {
+    async fn write(&self, connection: &mut Connection, (): ()) -> Result<(), Fault> {
         for transaction in &self.transactions {
             // Connections conflict if they write adjacent rows.
             let mut tries = 1;
@@ -260,29 +266,4 @@ fn hex(job: JobId) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
-async fn run(
-    connections: Vec<Connection>,
-    batches: Arc<Vec<BaselineBatch>>,
-) -> Result<(f64, Vec<Connection>), Fault> {
-    let next = Arc::new(AtomicUsize::new(0));
-    let started = Instant::now();
-    let mut writers = JoinSet::new();
-    for mut connection in connections {
-        let (next, batches) = (next.clone(), batches.clone());
-        writers.spawn(async move {
-            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                batch.write(&mut connection).await?;
-            }
-            Ok::<Connection, Fault>(connection)
-        });
-    }
-    let mut connections = Vec::new();
-    while let Some(ended) = writers.join_next().await {
-        connections.push(ended.map_err(|error| Fault::MySql(error.to_string()))??);
-    }
-    let jobs = batches.iter().map(|batch| batch.jobs).sum();
-    Ok((per_sec(jobs, started.elapsed()), connections))
 }

@@ -2,24 +2,21 @@
 
 use super::connection::Connection;
 use super::exclusive_work::ClusterLease;
+use super::lists::{Insertion, Statement};
 use super::migrate;
 use super::options::MySqlOptions;
 use super::partitions;
 use super::sql::{column_name, names};
 use super::tables::queued_lane;
 use crate::cells::{CellValue, get};
-use crate::data_migration::{
-    Cell, Cells, Column, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion,
-    STOP_NOTIFICATIONS, StoreRole, TABLES,
-};
+use crate::data_migration::{Cell, Cells, Column, DataMigrationError, Layout, StoreRole, TABLES};
 use crate::fault::Fault;
 use crate::layout::{each_job_count, each_lane_count};
-use crate::server::export::{ExportedTables, page, rows_of_page};
+use crate::server::connection::ServerConnection;
+use crate::server::export::{CopiedDatabase, ExportedTables, ServerSide};
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use mysql_async::Value;
-use punctual_core::limits::DATABASE_PACKET_BYTES_MAX;
-use punctual_core::time::Timestamp;
 
 /// A migration holds this lock, which is global to the server. On nodes of a cluster it takes a lease
 /// instead.
@@ -28,21 +25,8 @@ const HERE: &str = "SELECT DATABASE(), CONNECTION_ID()";
 /// Connections that this user may see. Not read from the table of this name: on MySQL it cannot be read
 /// while any statement with bytes that are not valid text is running, in any database.
 const CONNECTIONS: &str = "SHOW PROCESSLIST";
-/// Sessions that sent a heartbeat within their lease, by the database's clock.
-const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
-     AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
-/// Members of the original's cluster are not members of the copy's.
-const FORGET_CLUSTER: [&str; 2] = ["DELETE FROM cluster_members", "DELETE FROM cluster_leases"];
-/// Queues to which jobs were ever submitted.
-const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ? FROM lanes \
-     ON DUPLICATE KEY UPDATE queues.queue = queues.queue";
 const HAS_NOTES: &str =
     "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?";
-const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) NOT NULL, value MEDIUMTEXT NOT NULL, \
-     PRIMARY KEY (name)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 \
-     COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */";
-const PUT_NOTE: &str =
-    "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
 
 const LANE_COUNTERS: &str = concat!(
     "(SELECT lane, ",
@@ -60,15 +44,15 @@ const NUMBERS: &str = "(SELECT 'history_given' AS name, GREATEST(given, retained
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', given FROM numbers WHERE numbers.name = 'session') AS counted";
 
-/// Rows per statement; each size is prepared once.
-const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
-
-pub(crate) struct MySqlSide {
+pub(crate) struct MySqlCopy {
     connection: Connection,
     lease: Option<ClusterLease>,
 }
 
-pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySqlSide, DataMigrationError> {
+pub(crate) async fn open(
+    options: &MySqlOptions,
+    end: StoreRole,
+) -> Result<ServerSide<MySqlCopy>, DataMigrationError> {
     let unusable =
         |error: &dyn std::fmt::Display| DataMigrationError::Unusable { end, reason: error.to_string() };
     let target = options.target().map_err(|error| unusable(&error))?;
@@ -78,7 +62,7 @@ pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySql
     if connection.node().is_some() {
         let lease = ClusterLease::take(&mut connection, "move").await.map_err(DataMigrationError::at(end))?;
         return match lease {
-            Some(lease) => Ok(MySqlSide { connection, lease: Some(lease) }),
+            Some(lease) => Ok(ServerSide(MySqlCopy { connection, lease: Some(lease) })),
             None => Err(DataMigrationError::Taken { end }),
         };
     }
@@ -91,7 +75,7 @@ pub(crate) async fn open(options: &MySqlOptions, end: StoreRole) -> Result<MySql
     if taken.flatten() != Some(1) {
         return Err(DataMigrationError::Taken { end });
     }
-    Ok(MySqlSide { connection, lease: None })
+    Ok(ServerSide(MySqlCopy { connection, lease: None }))
 }
 
 /// Creates the tables of an empty target, and the partitions of any target.
@@ -166,32 +150,9 @@ fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
     }
 }
 
-/// How many of the next rows share a statement.
-fn sharing(rows: &[Vec<Value>]) -> usize {
-    let bytes = |row: &Vec<Value>| -> usize { row.iter().map(|value| value.bin_len() as usize + 9).sum() };
-    let fits = |size: &usize| {
-        rows.get(..*size)
-            .is_some_and(|rows| rows.iter().map(bytes).sum::<usize>() <= DATABASE_PACKET_BYTES_MAX)
-    };
-    SIZES.into_iter().find(fits).unwrap_or(1)
-}
-
-impl MySqlSide {
-    /// Renews the lease from time to time while the migration runs.
-    async fn renew(&mut self) -> Result<(), Fault> {
-        match &mut self.lease {
-            Some(lease) => lease.renew(&mut self.connection).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
-        let row = self.connection.all_of_text(sql).await?.into_iter().next();
-        get(&row.ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)
-    }
-
+impl MySqlCopy {
     /// How many other connections to this database there are.
-    async fn others(&mut self) -> Result<usize, Fault> {
+    async fn count_others(&mut self) -> Result<usize, Fault> {
         let here = self.connection.one(HERE, vec![]).await?;
         let here = here.ok_or_else(|| Fault::Missing("the name of the database".to_owned()))?;
         let (database, ours): (String, u64) = (get(&here, 0)?, get(&here, 1)?);
@@ -202,114 +163,70 @@ impl MySqlSide {
         }
         Ok(others)
     }
-
-    async fn write(&mut self, portion: &Portion<'_>) -> Result<(), Fault> {
-        let Portion { table, rows, note: (name, value) } = portion;
-        if table.name == "numbers" {
-            self.set_numbers(rows).await?;
-        } else {
-            let (names, rows) = stored(table, rows);
-            let mut rest = &rows[..];
-            while let Some(first) = rest.first() {
-                let (now, later) = rest.split_at(sharing(rest));
-                let row = format!("({})", vec!["?"; first.len()].join(", "));
-                let all = vec![row; now.len()].join(", ");
-                let sql = format!("INSERT INTO {} ({names}) VALUES {all}", stored_in(table));
-                self.connection.run(&sql, now.iter().flatten().cloned().collect()).await?;
-                rest = later;
-            }
-        }
-        self.connection.run(PUT_NOTE, vec![(*name).into(), (*value).into()]).await?;
-        Ok(())
-    }
-
-    async fn set_numbers(&mut self, rows: &[Cells]) -> Result<(), Fault> {
-        for row in rows {
-            let [Cell::Text(name), given] = row.as_slice() else {
-                return Err(Fault::damaged("numbers", format!("{row:?}")));
-            };
-            let sql = match &**name {
-                "history_given" => "UPDATE history_bounds SET given = ?",
-                "history_retained" => "UPDATE history_bounds SET retained = ?",
-                "session" => "UPDATE numbers SET given = ? WHERE name = 'session'",
-                other => return Err(Fault::damaged("numbers.name", other)),
-            };
-            self.connection.run(sql, vec![given.clone().into()]).await?;
-        }
-        Ok(())
-    }
 }
 
 #[async_trait]
-impl MigrationSide for MySqlSide {
-    async fn identity(&mut self) -> Result<String, Fault> {
-        let row =
-            self.connection.one("SELECT LOWER(HEX(cluster)) FROM punctual WHERE id = 1", vec![]).await?;
-        let row = row.ok_or_else(|| Fault::Missing("the row of punctual".to_owned()))?;
-        Ok(format!("mysql:{}", get::<String>(&row, 0)?))
+impl CopiedDatabase for MySqlCopy {
+    type Connection = Connection;
+    const IDENTITY: &'static str = "SELECT CONCAT('mysql:', LOWER(HEX(cluster))) FROM punctual WHERE id = 1";
+    const BEATING: &'static str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
+         AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+    const MAKE_NOTES: &'static str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) NOT NULL, value MEDIUMTEXT NOT NULL, \
+         PRIMARY KEY (name)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 \
+         COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */";
+    const PUT_NOTE: &'static str =
+        "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
+    const CHANGE_STORE_ID: &'static str =
+        "UPDATE punctual SET cluster = UNHEX(REPLACE(UUID(), '-', '')) WHERE id = 1";
+
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
-    async fn users(&mut self) -> Result<Option<String>, Fault> {
-        let others = self.others().await?;
-        if others > 0 {
-            return Ok(Some(format!("{others} other connections are open to its database")));
+    async fn run(&mut self, sql: &str) -> Result<(), Fault> {
+        self.connection.run_text(sql).await
+    }
+
+    /// Renews the lease from time to time while the migration runs.
+    async fn stay_alone(&mut self) -> Result<(), Fault> {
+        match &mut self.lease {
+            Some(lease) => lease.renew(&mut self.connection).await,
+            None => Ok(()),
         }
-        let beating = self.counted(BEATING).await?;
-        Ok((beating > 0).then(|| {
-            format!("{beating} worker sessions sent a heartbeat within their lease; leases expire soon after the last server has stopped")
-        }))
     }
 
-    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
-        let sql = format!("SELECT COUNT(*) FROM {}", Connection::read_from(table));
-        Ok(self.counted(&sql).await?.unsigned_abs())
+    async fn others(&mut self) -> Result<Option<String>, Fault> {
+        let others = self.count_others().await?;
+        Ok((others > 0).then(|| format!("{others} other connections are open to its database")))
     }
 
-    async fn page(
-        &mut self,
-        table: &'static Layout,
-        after: Option<&[Cell<'_>]>,
-    ) -> Result<Vec<Cells>, Fault> {
-        self.renew().await?;
-        let limit = rows_of_page(&mut self.connection, table, after).await?;
-        page(&mut self.connection, table, after, limit).await
+    async fn has_notes(&mut self) -> Result<bool, Fault> {
+        is_unfinished(&mut self.connection).await
     }
 
-    async fn notes(&mut self) -> Result<Notes, Fault> {
-        if !is_unfinished(&mut self.connection).await? {
-            return Ok(Notes::new());
+    async fn insert(&mut self, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
+        let (names, rows) = stored(table, rows);
+        let insertion = Insertion {
+            head: format!("INSERT INTO {} ({names})", stored_in(table)),
+            columns: rows.first().map_or(0, Vec::len),
+            tail: String::new(),
+        };
+        for Statement { sql, values } in insertion.of(rows) {
+            self.connection.run(&sql, values).await?;
         }
-        let rows = self.connection.all("SELECT name, value FROM moving", vec![]).await?;
-        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
-    }
-
-    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
-        self.connection.run_text(MAKE_NOTES).await?;
-        self.connection.run(PUT_NOTE, vec![name.into(), value.into()]).await?;
         Ok(())
     }
 
-    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
+    fn set_session_number(number: i64) -> String {
+        format!("UPDATE numbers SET given = {number} WHERE name = 'session'")
+    }
+
+    async fn empty_tables(&mut self) -> Result<(), Fault> {
         for table in TABLES.iter().filter(|table| table.name != "numbers") {
-            self.connection.run_text(&format!("TRUNCATE TABLE {}", stored_in(table))).await?;
+            self.run(&format!("TRUNCATE TABLE {}", stored_in(table))).await?;
         }
-        self.connection.run_text("UPDATE numbers SET given = 0").await?;
-        self.connection.run_text("UPDATE history_bounds SET given = 0, retained = 0").await?;
-        let sql = "DELETE FROM moving WHERE LEFT(name, CHAR_LENGTH(?)) = ?";
-        self.connection.run(sql, vec![about_tables.into(), about_tables.into()]).await?;
-        Ok(())
-    }
-
-    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
-        self.renew().await?;
-        self.connection.run_text("START TRANSACTION").await?;
-        match self.write(&portion).await {
-            Ok(()) => self.connection.commit().await,
-            Err(fault) => {
-                self.connection.roll_back().await;
-                Err(fault)
-            }
-        }
+        self.run("UPDATE numbers SET given = 0").await?;
+        self.run("UPDATE history_bounds SET given = 0, retained = 0").await
     }
 
     async fn settle(&mut self) -> Result<(), Fault> {
@@ -317,34 +234,16 @@ impl MigrationSide for MySqlSide {
             let sql = format!(
                 "UPDATE numbers SET given = (SELECT COALESCE(MAX(id), 0) FROM {table}) WHERE name = '{name}'"
             );
-            self.connection.run_text(&sql).await?;
+            self.run(&sql).await?;
         }
-        let next = self.counted(partitions::LAST_PLACE).await?.saturating_add(1);
-        self.connection.run_text(&format!("ALTER TABLE history AUTO_INCREMENT = {next}")).await
+        let last = self.connection.query(partitions::LAST_PLACE, vec![]).await?;
+        let next = last.single::<i64>("the last position of history")?.saturating_add(1);
+        self.run(&format!("ALTER TABLE history AUTO_INCREMENT = {next}")).await
     }
 
-    async fn release(&mut self) -> Result<(), Fault> {
-        self.connection.run_text("DROP TABLE IF EXISTS moving").await?;
+    async fn leave(&mut self) {
         if let Some(lease) = self.lease.take() {
             lease.end(&mut self.connection).await;
         }
-        Ok(())
-    }
-
-    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
-        let at = || vec![Value::Int(now.as_micros())];
-        self.connection.run_text("START TRANSACTION").await?;
-        let sessions = self.connection.run("UPDATE sessions SET lost = 1 WHERE lost = 0", vec![]).await?;
-        for forget in FORGET_CLUSTER.iter().chain(&STOP_NOTIFICATIONS) {
-            self.connection.run_text(forget).await?;
-        }
-        self.connection.run(PAUSE_USED, at()).await?;
-        self.connection.run("UPDATE queues SET paused_at = ? WHERE paused_at IS NULL", at()).await?;
-        let renamed = "UPDATE punctual SET cluster = UNHEX(REPLACE(UUID(), '-', '')) WHERE id = 1";
-        self.connection.run_text(renamed).await?;
-        let queues = self.connection.all("SELECT queue FROM queues ORDER BY queue", vec![]).await?;
-        let queues = queues.iter().map(|row| get(row, 0)).collect::<Result<Vec<String>, _>>()?;
-        self.connection.commit().await?;
-        Ok(Forked { queues, sessions })
     }
 }

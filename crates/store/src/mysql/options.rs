@@ -1,6 +1,7 @@
 //! How to reach a database: the URL that users write, and the settings of every connection.
 
 use super::hosts::{self, Hosts};
+use crate::server::options::{ServerOptions, decoded, take_parameters};
 use mysql_async::{Opts, OptsBuilder, SslOpts, UrlError};
 use punctual_core::limits;
 use std::fmt;
@@ -8,46 +9,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The location of the database and the resources to use. The URLs contain passwords and are never shown.
-#[derive(Clone)]
-pub struct MySqlOptions {
-    /// `mysql://user:password@host:port/database?ssl-mode=verify-identity&ssl-ca=ca.pem`. Several hosts,
-    /// separated by commas, are nodes of one cluster: the first that answers is used as long as it does.
-    pub url: String,
-    /// A replica from which lists and views may be read.
-    pub replica_url: Option<String>,
-    /// Connections that read.
-    pub readers: usize,
-    /// Connections that write.
-    pub writers: usize,
-    /// How long opening a connection may take, including the handshake.
-    pub connect_timeout: Duration,
-    /// How long one statement may take before the database cancels it.
-    pub statement_timeout: Duration,
-    /// The time span of one partition of history and logs; retention drops whole partitions.
-    pub partition_width: Duration,
-    /// The limit on the total size of log lines in bytes; `None` for no limit. Beyond it the oldest are
-    /// removed.
-    pub log_bytes_max: Option<u64>,
-    /// The seed of random pauses and shards, different in every process.
-    pub seed: u64,
-}
+/// The dialect of MariaDB and MySQL.
+#[derive(Debug, Clone, Copy)]
+pub enum MySqlDialect {}
+
+/// Several hosts are nodes of one cluster: the first that answers is used as long as it does.
+pub type MySqlOptions = ServerOptions<MySqlDialect>;
 
 impl MySqlOptions {
-    pub fn new(url: impl Into<String>) -> Self {
-        MySqlOptions {
-            url: url.into(),
-            replica_url: None,
-            readers: limits::DATABASE_READERS_DEFAULT,
-            writers: limits::DATABASE_WRITERS_DEFAULT,
-            connect_timeout: limits::DATABASE_CONNECT_TIMEOUT,
-            statement_timeout: limits::DATABASE_STATEMENT_TIMEOUT,
-            partition_width: limits::PARTITION_WIDTH,
-            log_bytes_max: Some(limits::LOGS_BYTES_DEFAULT),
-            seed: 0,
-        }
-    }
-
     /// The database for writes, in the form that the driver expects.
     pub(crate) fn target(&self) -> Result<Target, OptionsError> {
         Target::parse("url", &self.url, self)
@@ -56,18 +25,6 @@ impl MySqlOptions {
     /// The replica to read from, if there is one.
     pub(crate) fn replica(&self) -> Result<Option<Target>, OptionsError> {
         self.replica_url.as_deref().map(|url| Target::parse("replica_url", url, self)).transpose()
-    }
-}
-
-impl fmt::Debug for MySqlOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlOptions")
-            .field("readers", &self.readers)
-            .field("writers", &self.writers)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("statement_timeout", &self.statement_timeout)
-            .field("partition_width", &self.partition_width)
-            .finish_non_exhaustive()
     }
 }
 
@@ -231,17 +188,18 @@ enum SslMode {
 impl TlsOptions {
     /// Takes the parameters that it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
-        let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut security = TlsOptions::default();
-        let mut rest = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("ssl-mode", value)) => security.mode = Some(SslMode::read(field, value)?),
-                Some(("ssl-ca", value)) => security.authority = Some(decoded(field, value)?),
-                _ => rest.push(pair),
+        let plain = take_parameters(url, |name, value| {
+            match name {
+                "ssl-mode" => security.mode = Some(SslMode::read(field, value)?),
+                "ssl-ca" => {
+                    let problem = "ssl-ca is not UTF-8".to_owned();
+                    security.authority = Some(decoded(value).ok_or(OptionsError::Url { field, problem })?);
+                }
+                _ => return Ok(false),
             }
-        }
-        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+            Ok(true)
+        })?;
         Ok((plain, security))
     }
 
@@ -284,14 +242,6 @@ fn is_near(opts: &Opts) -> bool {
     let host = opts.ip_or_hostname();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback()) || opts.socket().is_some()
-}
-
-/// A path from a URL.
-fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
-    percent_encoding::percent_decode_str(value)
-        .decode_utf8()
-        .map(|path| PathBuf::from(path.into_owned()))
-        .map_err(|_| OptionsError::Url { field, problem: "ssl-ca is not UTF-8".to_owned() })
 }
 
 /// The driver's message about a URL, without the parts that it quotes.

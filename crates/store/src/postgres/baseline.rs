@@ -11,8 +11,8 @@ use super::tables::SharedDatabase;
 use super::wire::{Parameter, StatementCall, TransactionFrame, Wire, column, value};
 use crate::baseline::rows::{LANE, NOW_US, SESSION, due_job, future_job, payload};
 use crate::baseline::{
-    BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past, RowProgress, past,
-    per_sec,
+    BaselineBatch, BaselineDatabase, BaselineOptions, BaselineRates, DatabaseSize, NOT_EMPTY, Past,
+    RowProgress, past, write_all,
 };
 use crate::cells::get;
 use crate::fault::Fault;
@@ -21,9 +21,6 @@ use punctual_core::ids::JobId;
 use punctual_core::ports::StoreError;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-use tokio::task::JoinSet;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -88,11 +85,11 @@ impl PostgresBaseline {
         }
         let partitions = Partitions::new(target, self.options.partition_width);
         partitions.ensure(PartitionedTable::History, [NOW_US, NOW_US + options.jobs as i64]).await?;
-        let due = BaselineBatch::all(options, BaselineKind::Due);
-        let (insert_per_sec, wires) = run(wires, &due, BaselinePhase::Insert).await?;
-        let (claim_complete_per_sec, wires) = run(wires, &due, BaselinePhase::ClaimAndComplete).await?;
-        let future = BaselineBatch::all(options, BaselineKind::Future);
-        let (hold_per_sec, _) = run(wires, &future, BaselinePhase::Hold).await?;
+        let due = PostgresBatch::all(options, BaselineKind::Due);
+        let (insert_per_sec, wires) = write_all(wires, &due, BaselinePhase::Insert).await?;
+        let (claim_complete_per_sec, wires) = write_all(wires, &due, BaselinePhase::ClaimAndComplete).await?;
+        let future = PostgresBatch::all(options, BaselineKind::Future);
+        let (hold_per_sec, _) = write_all(wires, &future, BaselinePhase::Hold).await?;
         Ok(BaselineRates { insert_per_sec, claim_complete_per_sec, hold_per_sec })
     }
 }
@@ -140,7 +137,7 @@ enum BaselineKind {
 }
 
 /// The columns of a batch that differ from row to row, built before the measurement starts.
-struct BaselineBatch {
+struct PostgresBatch {
     ids: Vec<Uuid>,
     segments: Vec<i16>,
     created_at: Vec<i64>,
@@ -148,8 +145,8 @@ struct BaselineBatch {
     payload: String,
 }
 
-impl BaselineBatch {
-    fn all(options: BaselineOptions, kind: BaselineKind) -> Arc<Vec<BaselineBatch>> {
+impl PostgresBatch {
+    fn all(options: BaselineOptions, kind: BaselineKind) -> Arc<Vec<PostgresBatch>> {
         // Future jobs come after the others in the same table.
         let first = if kind == BaselineKind::Future { options.jobs } else { 0 };
         let row = |number: usize| match kind {
@@ -161,7 +158,7 @@ impl BaselineBatch {
         };
         let batches = options.batches().map(|numbers| {
             let rows: Vec<_> = numbers.map(row).collect();
-            BaselineBatch {
+            PostgresBatch {
                 ids: rows.iter().map(|(job, _)| uuid(job.id)).collect(),
                 segments: rows.iter().map(|(job, _)| segment(job.id)).collect(),
                 created_at: rows.iter().map(|(job, _)| job.created_at.as_micros()).collect(),
@@ -176,7 +173,7 @@ impl BaselineBatch {
         value(self.ids.as_slice())
     }
 
-    fn jobs(&self) -> StatementCall<'_> {
+    fn insert_jobs(&self) -> StatementCall<'_> {
         let [created, execute] = [value(self.created_at.as_slice()), value(self.execute_at.as_slice())];
         StatementCall::new(
             INSERT_JOBS,
@@ -197,16 +194,25 @@ impl BaselineBatch {
     fn history(&self) -> StatementCall<'_> {
         StatementCall::new(INSERT_HISTORY, [self.ids(), value(self.created_at.as_slice()), value(SESSION.0)])
     }
+}
+
+#[async_trait]
+impl BaselineBatch<Wire> for PostgresBatch {
+    type Phase = BaselinePhase;
+
+    fn jobs(&self) -> usize {
+        self.ids.len()
+    }
 
     async fn write(&self, wire: &mut Wire, phase: BaselinePhase) -> Result<(), Fault> {
         let whole = TransactionFrame::BeginAndCommit;
         match phase {
-            BaselinePhase::Insert => wire.run(whole, vec![self.jobs(), self.live()]).await?,
+            BaselinePhase::Insert => wire.run(whole, vec![self.insert_jobs(), self.live()]).await?,
             BaselinePhase::ClaimAndComplete => {
                 wire.run(whole, vec![StatementCall::new(CLAIM, [self.ids(), value(SESSION.0)])]).await?;
                 wire.run(whole, vec![StatementCall::new(DELETE_LIVE, [self.ids()]), self.history()]).await?
             }
-            BaselinePhase::Hold => wire.run(whole, vec![self.jobs(), self.schedules()]).await?,
+            BaselinePhase::Hold => wire.run(whole, vec![self.insert_jobs(), self.schedules()]).await?,
         };
         Ok(())
     }
@@ -221,30 +227,4 @@ enum BaselinePhase {
     Insert,
     ClaimAndComplete,
     Hold,
-}
-
-/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
-async fn run(
-    wires: Vec<Wire>,
-    batches: &Arc<Vec<BaselineBatch>>,
-    phase: BaselinePhase,
-) -> Result<(f64, Vec<Wire>), Fault> {
-    let next = Arc::new(AtomicUsize::new(0));
-    let started = Instant::now();
-    let mut writers = JoinSet::new();
-    for mut wire in wires {
-        let (next, batches) = (next.clone(), batches.clone());
-        writers.spawn(async move {
-            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                batch.write(&mut wire, phase).await?;
-            }
-            Ok::<Wire, Fault>(wire)
-        });
-    }
-    let mut wires = Vec::new();
-    while let Some(ended) = writers.join_next().await {
-        wires.push(ended.map_err(|error| Fault::Postgres(error.to_string()))??);
-    }
-    let jobs = batches.iter().map(|batch| batch.ids.len()).sum();
-    Ok((per_sec(jobs, started.elapsed()), wires))
 }

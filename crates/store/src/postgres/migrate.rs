@@ -12,22 +12,11 @@ use crate::fault::Fault;
 use crate::inventory::NO_TABLES;
 use crate::server::migrations::MigrationStatus;
 pub(crate) use crate::server::migrations::MigrationStep;
-use crate::server::migrations::{self, AppliedSteps};
+use crate::server::migrations::{self, AppliedSteps, migration_steps};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-/// The n-th leads from version n − 1 to n. A released step never changes.
-pub(crate) const STEPS: &[MigrationStep] = &[
-    MigrationStep { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
-    MigrationStep { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
-    MigrationStep { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
-    MigrationStep { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
-    MigrationStep { name: "0005_access", sql: include_str!("schema/0005_access.sql") },
-    MigrationStep { name: "0006_audit", sql: include_str!("schema/0006_audit.sql") },
-    MigrationStep { name: "0007_secrets", sql: include_str!("schema/0007_secrets.sql") },
-    MigrationStep { name: "0008_documents", sql: include_str!("schema/0008_documents.sql") },
-    MigrationStep { name: "0009_run_inputs", sql: include_str!("schema/0009_run_inputs.sql") },
-];
+pub(crate) const STEPS: &[MigrationStep] = migration_steps!();
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
@@ -67,16 +56,9 @@ pub async fn up(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> 
 pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
     let client = connect(&options.target()?).await?;
     let applied = applied(&client).await?;
-    let version = applied.version();
-    if version > VERSION {
-        return Err(MigrateError::Newer { found: version, known: VERSION });
-    }
-    if version == 0 {
-        return Ok(vec![NO_TABLES.to_owned()]);
-    }
-    let mut problems = applied.problems(STEPS);
-    let scripts = STEPS.iter().take(version).map(|step| step.sql);
-    problems.extend(inspect::problems(&client, [BOOTSTRAP].into_iter().chain(scripts)).await?);
+    let Some(mut problems) = applied.problems(STEPS)? else { return Ok(vec![NO_TABLES.to_owned()]) };
+    let scripts = [BOOTSTRAP].into_iter().chain(applied.scripts(STEPS));
+    problems.extend(inspect::problems(&client, scripts).await?);
     Ok(problems)
 }
 

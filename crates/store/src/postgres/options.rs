@@ -2,6 +2,7 @@
 
 use super::hosts::{address, host_name, split_hosts};
 use super::tls::{self, Verification};
+use crate::server::options::{ServerOptions, decoded, take_parameters};
 use punctual_core::limits;
 use std::fmt;
 use std::path::PathBuf;
@@ -13,42 +14,13 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The location of the database and the resources to use. The URLs contain passwords and are never shown.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    /// `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
-    pub url: String,
-    /// A standby from which lists and views may be read.
-    pub replica_url: Option<String>,
-    /// Connections that read.
-    pub readers: usize,
-    /// Connections that write.
-    pub writers: usize,
-    /// How long opening a connection may take, including the handshake.
-    pub connect_timeout: Duration,
-    /// How long one statement may take before the database cancels it.
-    pub statement_timeout: Duration,
-    /// The time span of one partition of history and logs; retention drops whole partitions.
-    pub partition_width: Duration,
-    /// The limit on the total size of log lines in bytes; `None` for no limit. Beyond it the oldest are
-    /// removed.
-    pub log_bytes_max: Option<u64>,
-}
+/// The dialect of PostgreSQL.
+#[derive(Debug, Clone, Copy)]
+pub enum PostgresDialect {}
+
+pub type PostgresOptions = ServerOptions<PostgresDialect>;
 
 impl PostgresOptions {
-    pub fn new(url: impl Into<String>) -> Self {
-        PostgresOptions {
-            url: url.into(),
-            replica_url: None,
-            readers: limits::DATABASE_READERS_DEFAULT,
-            writers: limits::DATABASE_WRITERS_DEFAULT,
-            connect_timeout: limits::DATABASE_CONNECT_TIMEOUT,
-            statement_timeout: limits::DATABASE_STATEMENT_TIMEOUT,
-            partition_width: limits::PARTITION_WIDTH,
-            log_bytes_max: Some(limits::LOGS_BYTES_DEFAULT),
-        }
-    }
-
     /// The database for writes, in the form that drivers expect.
     pub(crate) fn target(&self) -> Result<Target, OptionsError> {
         Target::parse(Use::Primary, &self.url, self)
@@ -57,18 +29,6 @@ impl PostgresOptions {
     /// The standby to read from, if there is one.
     pub(crate) fn replica(&self) -> Result<Option<Target>, OptionsError> {
         self.replica_url.as_deref().map(|url| Target::parse(Use::Replica, url, self)).transpose()
-    }
-}
-
-impl fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresOptions")
-            .field("readers", &self.readers)
-            .field("writers", &self.writers)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("statement_timeout", &self.statement_timeout)
-            .field("partition_width", &self.partition_width)
-            .finish_non_exhaustive()
     }
 }
 
@@ -202,22 +162,25 @@ struct Words {
 impl Words {
     /// Takes the parameters that it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
-        let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut mode = "prefer";
+        let mut mode = "prefer".to_owned();
         let (mut root_certificate, mut sessions) = (None, None);
-        let mut rest = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("sslmode", value)) => mode = value,
-                Some(("sslrootcert", value)) => root_certificate = Some(decoded(field, value)?),
-                Some(("target_session_attrs", value)) => sessions = Some(value.to_owned()),
-                _ => rest.push(pair),
+        let plain = take_parameters(url, |name, value| {
+            match name {
+                "sslmode" => mode = value.to_owned(),
+                "sslrootcert" => {
+                    let path = decoded(value);
+                    let problem = "is not UTF-8".to_owned();
+                    root_certificate = Some(path.ok_or(OptionsError::RootCertificate { field, problem })?);
+                }
+                "target_session_attrs" => sessions = Some(value.to_owned()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         // As in libpq: naming an authority enables its verification.
         let encrypted =
             if root_certificate.is_some() { Verification::Authority } else { Verification::Nothing };
-        let (ssl_mode, verification) = match mode {
+        let (ssl_mode, verification) = match mode.as_str() {
             "disable" => (SslMode::Disable, Verification::Nothing),
             "prefer" => (SslMode::Prefer, Verification::Nothing),
             "require" => (SslMode::Require, encrypted),
@@ -225,17 +188,8 @@ impl Words {
             "verify-full" => (SslMode::Require, Verification::AuthorityAndName),
             _ => return Err(OptionsError::SslMode { field }),
         };
-        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         Ok((plain, Words { ssl_mode, verification, root_certificate, sessions }))
     }
-}
-
-/// A path from a URL.
-fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
-    percent_encoding::percent_decode_str(value)
-        .decode_utf8()
-        .map(|path| PathBuf::from(path.into_owned()))
-        .map_err(|_| OptionsError::RootCertificate { field, problem: "is not UTF-8".to_owned() })
 }
 
 /// How statements are planned. Each of ours searches rows by key or takes the first few of an index. Any

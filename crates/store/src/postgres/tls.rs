@@ -29,45 +29,49 @@ pub(crate) fn connector(
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let config = match verification {
-        Verification::Nothing => {
-            let verifier = AcceptAnyCertificate { provider };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
-        }
-        Verification::Authority => {
-            let roots = Arc::new(roots(root_certificate).map_err(|error| error.to_string())?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+    let authorities = || roots(root_certificate).map_err(|error| error.to_string());
+    let authority = match verification {
+        Verification::Nothing => None,
+        Verification::Authority => Some(
+            WebPkiServerVerifier::builder_with_provider(Arc::new(authorities()?), Arc::clone(&provider))
                 .build()
-                .map_err(|error| error.to_string())?;
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
-                .with_no_client_auth()
-        }
+                .map_err(|error| error.to_string())?,
+        ),
         Verification::AuthorityAndName => {
-            let roots = roots(root_certificate).map_err(|error| error.to_string())?;
-            builder.with_root_certificates(roots).with_no_client_auth()
+            let config = builder.with_root_certificates(authorities()?).with_no_client_auth();
+            return Ok(MakeRustlsConnect::new(config));
         }
     };
+    let verifier = Arc::new(LenientVerifier { authority, provider });
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Accepts every certificate, for users who requested only encryption.
+/// Verifies less than rustls would.
 #[derive(Debug)]
-struct AcceptAnyCertificate {
+struct LenientVerifier {
+    /// It must have signed the certificate, for any name: servers behind one address each have their own. Without it every
+    /// certificate is accepted, for users who requested only encryption.
+    authority: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for AcceptAnyCertificate {
+impl ServerCertVerifier for LenientVerifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(authority) = &self.authority else { return Ok(ServerCertVerified::assertion()) };
+        match authority.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verdict => verdict,
+        }
     }
 
     fn verify_tls12_signature(
@@ -90,49 +94,5 @@ impl ServerCertVerifier for AcceptAnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Requires a known authority and accepts any name: servers behind one address each have their own name.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            verdict => verdict,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }

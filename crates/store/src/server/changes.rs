@@ -2,26 +2,27 @@
 //! that are not locked yet are always written in the same order. Most changes are described by their
 //! columns alone, and each dialect makes the statement from that.
 
-use crate::cells::Cell;
-use crate::codecs::input_column;
-use crate::codes::{fired_column, limits_column, readmission_column};
+use crate::cells::{Cell, CellValue};
+use crate::codes::fired_column;
 use crate::counter_mismatch::{CounterTable, MismatchRow};
 use crate::counters::{CounterChanges, JobTally, LaneCounts, LimiterCounts, StoredCounts};
 use crate::fault::Fault;
 use crate::layout::{
-    AUDIT, AuditColumns, CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, DeadLetterColumns, HistoryColumns,
-    JOB_KEYS, JOB_TAGS, JOBS, JobColumns, LIMITER_PACES, LIMITER_TALLIES, LIVE, Layout, LiveColumns, NOTES,
-    QUEUES, REQUESTS, RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY,
-    SHARDED_LANE_TALLIES, SKIPPED, ScheduleColumns,
+    AUDIT, AuditColumns, CHECKPOINTS, Column, DEAD_LETTERS, DEPENDENCIES, HistoryColumns, JOB_KEYS, JOB_TAGS,
+    JOBS, JobColumns, LIMITER_PACES, LIMITER_TALLIES, LIVE, Layout, LiveColumns, NOTES, QUEUES, REQUESTS,
+    RESOLUTIONS, SCHEDULES, SESSION_CONDITIONS, SESSIONS, SHARDED_JOB_TALLY, SHARDED_LANE_TALLIES, SKIPPED,
+    ScheduleColumns,
+};
+use crate::new_rows::{
+    dead_letter_cells, integer, key_cells, note_cells, progress_cells, queue_cells, request_cells,
+    session_cells, skipped_cells,
 };
 use crate::row_list::{List, row};
 use crate::rows::JobKey;
 use crate::server::connection::ServerConnection;
-use crate::unit_of_work::{NewDeadLetter, NewSession, NoteChange, WriteSet};
+use crate::unit_of_work::{NoteChange, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::ports::AuditEntry;
-use punctual_core::time::duration_micros;
-use std::borrow::Cow;
 
 macro_rules! changes {
     ($($(#[$doc:meta])* $change:ident,)*) => {
@@ -302,53 +303,25 @@ fn occurrences<'a>(ids: &[OccurrenceId]) -> List<'a> {
     List::of(ids.iter().map(|id| row![id.job, id.number]))
 }
 
-/// A version, an attempt or an epoch: values that no correct caller reaches saturate.
-fn integer<'a>(value: u32) -> Cell<'a> {
-    Cell::Number(i64::from(value.min(i32::MAX as u32)))
-}
-
 fn sessions<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
     let updated = write_set.sessions_updated.iter().map(|change| {
         let (beaten_at, mode) = (change.beaten_at, change.mode);
         row![change.id, change.turn, change.beat, beaten_at, mode, change.attention, change.lost]
     });
+    let inserted = write_set.sessions_inserted.iter().map(|new| {
+        let mut cells = [const { Cell::Null }; SESSIONS.columns.len()];
+        cells[0] = new.id.into_cell();
+        cells[1..].clone_from_slice(&session_cells(&new.opening, new.worker, new.opened_at)?);
+        Ok(cells)
+    });
     changes.extend([
-        (TableChange::InsertSessions, List::try_of(write_set.sessions_inserted.iter().map(session))?),
+        (TableChange::InsertSessions, List::try_of(inserted)?),
         (TableChange::UpdateSessions, List::of(updated)),
         (TableChange::AskForAttention, numbers(&write_set.attention)),
         (TableChange::DeleteSessions, numbers(&write_set.sessions_deleted)),
         (TableChange::DeleteConditions, numbers(&write_set.sessions_deleted)),
     ]);
     Ok(())
-}
-
-/// All columns of `sessions`.
-fn session(new: &NewSession) -> Result<[Cell<'_>; SESSIONS.columns.len()], Fault> {
-    let (opening, about) = (&new.opening, &new.opening.about);
-    let queues = match about.queues.as_slice() {
-        [] => None,
-        queues => Some(serde_json::to_string(queues)?),
-    };
-    let (none, off) = (0_i64, false);
-    Ok(row![
-        new.id,
-        new.worker,
-        duration_micros(opening.lease),
-        none,
-        none,
-        new.opened_at,
-        new.opened_at,
-        opening.slots,
-        none,
-        opening.embedded,
-        off,
-        off,
-        serde_json::to_string(&opening.job_types)?,
-        queues,
-        about.version.as_deref(),
-        about.host.as_deref(),
-        opening.token.as_deref(),
-    ])
 }
 
 fn jobs<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
@@ -373,8 +346,8 @@ fn jobs<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(
             List::of(write_set.tags_put.iter().map(|(job, tag)| row![tag.as_str(), *job])),
         ),
         (TableChange::DeleteKeys, ids(&write_set.keys_freed)),
-        (TableChange::InsertKeys, List::of(write_set.keys_held.iter().map(key))),
-        (TableChange::UpdateKeys, List::of(write_set.keys_taken.iter().map(key))),
+        (TableChange::InsertKeys, keys(&write_set.keys_held)),
+        (TableChange::UpdateKeys, keys(&write_set.keys_taken)),
         (TableChange::InsertSchedules, schedules(&write_set.schedules_inserted)?),
         (TableChange::UpdateSchedules, schedules(&write_set.schedules_updated)?),
         (TableChange::DeleteSchedules, ids(&write_set.schedules_deleted)),
@@ -382,8 +355,8 @@ fn jobs<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(
     Ok(())
 }
 
-fn key((key, job): &(JobKey, JobId)) -> [Cell<'_>; 4] {
-    row![key.owner.as_str(), key.kind, key.key.as_str(), *job]
+fn keys(keys: &[(JobKey, JobId)]) -> List<'_> {
+    List::of(keys.iter().map(|(key, job)| key_cells(key, *job)))
 }
 
 fn live<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
@@ -410,33 +383,13 @@ fn live<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
             TableChange::LengthenSkipped,
             List::of(lengthened.map(|(number, range)| row![*number, range.last, range.count])),
         ),
-        (
-            TableChange::InsertSkipped,
-            List::of(
-                inserted.map(|(job, range)| row![*job, range.first, range.last, range.count, range.reason]),
-            ),
-        ),
+        (TableChange::InsertSkipped, List::of(inserted.map(|(job, range)| skipped_cells(*job, range)))),
     ]);
 }
 
 fn dead_letters_and_dependencies<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
-    let letters = write_set.new_dead_letters.iter().map(|NewDeadLetter { finished, noted, died_at }| {
-        let columns = DeadLetterColumns {
-            number: 0,
-            job: finished.id.occurrence.job,
-            occurrence: finished.id.occurrence.number,
-            scheduled_time: finished.scheduled_time,
-            died_at: *died_at,
-            attempts: finished.id.attempt,
-            epoch: finished.epoch,
-            origin: finished.origin,
-            noted: *noted,
-            error: finished.error.as_deref().map(Cow::Borrowed),
-            input: input_column(finished.input.as_deref()),
-        };
-        let [_number, rest @ ..] = columns.into_cells();
-        rest
-    });
+    let letters = write_set.new_dead_letters.iter();
+    let letters = letters.map(|new| dead_letter_cells(&new.finished, new.noted, new.died_at));
     let pairs = |pairs: &[crate::unit_of_work::DependencyRow]| {
         List::of(pairs.iter().map(|pair| row![pair.parent, pair.child]))
     };
@@ -458,16 +411,13 @@ fn dead_letters_and_dependencies<'a>(write_set: &'a WriteSet, changes: &mut Vec<
 
 fn notes<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
     let without = write_set.notes.iter().filter(|note| note.progress.is_none());
-    let progress = write_set.notes.iter().filter_map(|note| {
-        let progress = note.progress.as_ref()?;
-        let [job, number, last, at, epoch, attempt] = note_cells(note);
-        let [percent, message] = row![progress.percent, progress.message.as_deref()];
-        Some([job, number, last, at, epoch, attempt, percent, message])
-    });
+    let counted = |note: &NoteChange| note_cells(note.id, note.last, note.noted_at, note.attempt);
+    let progress = write_set.notes.iter();
+    let progress = progress.filter_map(|note| Some(progress_cells(counted(note), note.progress.as_ref()?)));
     let put = write_set.checkpoints_put.iter();
     let forgotten = &write_set.notes_of_jobs_forgotten;
     changes.extend([
-        (TableChange::CountNotes, List::of(without.map(note_cells))),
+        (TableChange::CountNotes, List::of(without.map(counted))),
         (TableChange::PutProgress, List::of(progress)),
         (
             TableChange::PutCheckpoints,
@@ -479,12 +429,6 @@ fn notes<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) {
         (TableChange::ForgetNotes, ids(forgotten)),
         (TableChange::ForgetCheckpoints, ids(forgotten)),
     ]);
-}
-
-/// The columns of `notes` without the progress.
-fn note_cells<'a>(note: &NoteChange) -> [Cell<'a>; 6] {
-    let [job, number, last, at] = row![note.id.job, note.id.number, note.last.number, note.noted_at];
-    [job, number, last, at, integer(note.last.epoch.0), integer(note.attempt)]
 }
 
 /// The columns of `audit` before the seal.
@@ -499,22 +443,15 @@ fn audit(entries: &[AuditEntry]) -> List<'_> {
 }
 
 fn queues_and_requests<'a>(write_set: &'a WriteSet, changes: &mut Vec<Changed<'a>>) -> Result<(), Fault> {
-    let put = write_set.queues_put.iter().map(|queue| {
-        let limits = limits_column(&queue.settings.limits)?;
-        let readmission = readmission_column(queue.readmission.as_ref())?;
-        Ok(row![queue.queue.as_str(), queue.paused_at, queue.settings.max_depth, limits, readmission])
-    });
-    let begun = write_set.requests_inserted.iter().map(|(new, begun_at)| {
-        let (token, key) = (new.request.token.as_str(), new.request.key.as_str());
-        row![token, key, new.fingerprint.as_slice(), *begun_at, new.seed.cast_signed()]
-    });
+    let begun = write_set.requests_inserted.iter();
+    let begun = begun.map(|(new, begun_at)| request_cells(new, *begun_at));
     let answered = write_set.requests_answered.iter().map(|(request, answer)| {
         let (token, key) = (request.token.as_str(), request.key.as_str());
         row![token, key, answer.status, answer.location.as_deref(), answer.body.as_str()]
     });
     let last_starts = write_set.counts.last_starts.iter();
     changes.extend([
-        (TableChange::PutQueues, List::try_of(put)?),
+        (TableChange::PutQueues, List::try_of(write_set.queues_put.iter().map(queue_cells))?),
         (
             TableChange::DeleteQueues,
             List::of(write_set.queues_deleted.iter().map(|queue| row![queue.as_str()])),

@@ -55,6 +55,28 @@ pub(crate) struct MigrationStep {
     pub sql: &'static str,
 }
 
+/// The steps of a dialect, from the files in its directory `schema`: the n-th leads from version n − 1 to n. A released
+/// step never changes.
+macro_rules! migration_steps {
+    () => {
+        $crate::server::migrations::migration_steps!(
+            "0001_initial",
+            "0002_cluster",
+            "0003_limits",
+            "0004_unused",
+            "0005_access",
+            "0006_audit",
+            "0007_secrets",
+            "0008_documents",
+            "0009_run_inputs",
+        )
+    };
+    ($($name:literal),* $(,)?) => {
+        &[$(MigrationStep { name: $name, sql: include_str!(concat!("schema/", $name, ".sql")) }),*]
+    };
+}
+pub(crate) use migration_steps;
+
 impl MigrationStep {
     pub fn checksum(&self) -> Vec<u8> {
         Sha256::digest(self.sql).to_vec()
@@ -116,16 +138,27 @@ impl AppliedSteps {
         }
     }
 
-    /// Steps that differ in this binary, and missing ones between the applied ones.
-    pub fn problems(&self, steps: &[MigrationStep]) -> Vec<String> {
-        let numbered = (1..=self.version()).zip(steps);
-        let wrong = numbered.filter_map(|(number, step)| match self.0.get(&number) {
+    /// The scripts of these steps that were applied.
+    pub fn scripts(&self, steps: &'static [MigrationStep]) -> impl Iterator<Item = &'static str> {
+        steps.iter().take(self.version()).map(|step| step.sql)
+    }
+
+    /// Steps that differ in this binary, and missing ones between the applied ones. `None` if there are no tables.
+    pub fn problems<O: Error>(
+        &self,
+        steps: &[MigrationStep],
+    ) -> Result<Option<Vec<String>>, MigrateError<O>> {
+        let (found, known) = (self.version(), steps.len());
+        if found > known {
+            return Err(MigrateError::Newer { found, known });
+        }
+        let wrong = (1..=found).zip(steps).filter_map(|(number, step)| match self.0.get(&number) {
             None => Some(format!("{} is not among the steps that were applied", step.name)),
             Some(found) if found.sha256 != step.checksum() => {
                 Some(format!("{} was applied in another form than this binary has", step.name))
             }
             Some(_) => None,
         });
-        wrong.collect()
+        Ok((found > 0).then(|| wrong.collect()))
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod malformed;
 pub(crate) mod membership;
 pub(crate) mod migrations;
 pub(crate) mod names;
+pub(crate) mod options;
 pub(crate) mod partitions;
 pub(crate) mod queue_check;
 pub(crate) mod unused;

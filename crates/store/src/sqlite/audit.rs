@@ -1,18 +1,20 @@
 //! The statements of the audit log: see [`crate::audit`].
 
 use super::reads::statements::statement;
+use super::rows::{insertion, write_row};
 use super::statements::SqliteStatements;
 use super::tx::Tx;
 use crate::audit::AuditStatements;
 use crate::fault::Fault;
 use crate::layout::AuditColumns;
 use crate::reads::ReadKind;
+use crate::server::changes::TableChange;
 use async_trait::async_trait;
 use punctual_core::ports::AuditEntry;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
+use std::sync::LazyLock;
 
-const PUT: &str = "INSERT INTO audit (id, at, token, name, user_id, source, action, object, outcome, details) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (id) DO NOTHING";
+static PUT: LazyLock<String> = LazyLock::new(|| insertion(TableChange::InsertAudit));
 
 #[async_trait]
 impl AuditStatements for SqliteStatements<'_> {
@@ -35,6 +37,5 @@ pub(super) fn put_audit(tx: &mut Tx<'_>, entry: &AuditEntry) -> Result<(), Fault
 
 fn put(conn: &Connection, entry: &AuditEntry) -> Result<(), Fault> {
     let [written @ .., _number, _hash] = AuditColumns::of(entry).into_cells();
-    conn.prepare_cached(PUT)?.execute(params_from_iter(&written))?;
-    Ok(())
+    write_row(conn, &PUT, &written)
 }

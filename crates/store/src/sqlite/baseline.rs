@@ -33,7 +33,7 @@ pub enum BaselineError {
 
 /// Measures in a new directory below `dir`, which is removed afterwards.
 pub fn measure_baseline(dir: &Path, options: BaselineOptions) -> Result<BaselineRates, BaselineError> {
-    let place = dir.join(format!("floor-{}", std::process::id()));
+    let place = dir.join(format!("baseline-{}", std::process::id()));
     let io_error = |source| BaselineError::Io { path: place.clone(), source };
     std::fs::create_dir_all(&place).map_err(io_error)?;
     let rates = measure_in(&place, options);
@@ -42,7 +42,7 @@ pub fn measure_baseline(dir: &Path, options: BaselineOptions) -> Result<Baseline
 }
 
 fn measure_in(place: &Path, options: BaselineOptions) -> Result<BaselineRates, BaselineError> {
-    let conn = SqliteCore::open(&place.join("floor.db"))?.into_connection();
+    let conn = SqliteCore::open(&place.join("baseline.db"))?.into_connection();
     let mut due = BaselinePace::default();
     let mut lives = Vec::new();
     for numbers in options.batches() {

@@ -2,7 +2,7 @@
 //! between the reads and the writes. It must not know threads, clocks or randomness, so that the simulator
 //! runs exactly the SQL that users run.
 
-use super::active::ActiveLanes;
+use super::active_lanes::ActiveLanes;
 use super::connection::{self, Durability};
 use super::counters::CounterCache;
 use super::names::{HistoryNumbers, LaneNumbers, QueueTable, SessionWorkers};

@@ -1,6 +1,6 @@
 //! How counters are stored in tables: see [`crate::counters`]. `integrity.rs` counts the rows and compares.
 
-use super::active::ActiveLanes;
+use super::active_lanes::ActiveLanes;
 use super::names::LaneNumbers;
 use super::rows::{decode, one, one_readable, time};
 use crate::counters::{CounterChanges, LaneCounts, LimiterCounts, StoredCounts, status};

@@ -2,34 +2,32 @@
 
 use super::reads::statements::statement;
 use super::statements::SqliteStatements;
-use crate::directory::DirectoryStatements;
+use crate::directory::{DirectoryStatements, RowDialect, RowWrites};
+use crate::layout::sqlite_document_columns as document_columns;
 use crate::reads::ReadKind;
+use std::sync::LazyLock;
+
+static ROW_WRITES: LazyLock<RowWrites> = LazyLock::new(|| {
+    RowWrites::of(&RowDialect {
+        parameter: |n| format!("?{n}"),
+        is_same: "IS",
+        insert_if_new: ("INSERT", " ON CONFLICT (id) DO NOTHING"),
+        overwrite: "ON CONFLICT (id) DO UPDATE SET",
+        inserted: |column| format!("excluded.{column}"),
+        counted: "",
+    })
+});
 
 impl DirectoryStatements for SqliteStatements<'_> {
-    const PUT_TOKEN: &'static str = "INSERT OR REPLACE INTO tokens \
-         (id, secret_sha256, role, created_at, expires_at, last_used_at, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    const ADD_TOKEN: &'static str = "INSERT INTO tokens (id, secret_sha256, role, created_at, expires_at, last_used_at, about) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
-    const REPLACE_TOKEN: &'static str = "UPDATE tokens SET secret_sha256 = ?1, role = ?2, created_at = ?3, expires_at = ?4, about = ?5 \
-         WHERE id = ?6 AND secret_sha256 = ?7 AND role = ?8 AND expires_at IS ?9 AND about IS ?10";
-    const REMOVE_TOKEN: &'static str = "DELETE FROM tokens WHERE id = ?1";
     const TOUCH_TOKENS: &'static str = "UPDATE tokens SET last_used_at = ?2 \
          WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
+    const TOKEN: &'static str = statement(ReadKind::Token);
     const HOLDERS: &'static str =
         "SELECT id FROM users WHERE id = ?1 UNION SELECT id FROM users WHERE email = ?2";
-    const ADD_USER: &'static str =
-        "INSERT INTO users (email, role, created_at, about, id) VALUES (?1, ?2, ?3, ?4, ?5)";
-    const REPLACE_USER: &'static str = "UPDATE users SET email = ?1, role = ?2, created_at = ?3, about = ?4 \
-         WHERE id = ?5 AND email = ?6 AND role = ?7 AND about IS ?8";
-    const REMOVE_USER: &'static str = "DELETE FROM users WHERE id = ?1";
-    const ADD_SECRET: &'static str = "INSERT INTO secrets (version, key_id, sealed, about, id) \
-         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
-    const REPLACE_SECRET: &'static str = "UPDATE secrets SET version = ?1, key_id = ?2, sealed = ?3, about = ?4 \
-         WHERE id = ?5 AND version = ?6 AND sealed = ?7";
-    const REMOVE_SECRET: &'static str = "DELETE FROM secrets WHERE id = ?1 AND version = ?2 AND sealed = ?3";
-    const TOKEN: &'static str = statement(ReadKind::Token);
-    const LOCK_DOCUMENT: &'static str = "SELECT id, version, body FROM documents WHERE id = ?1";
-    const ADD_DOCUMENT: &'static str = "INSERT INTO documents (version, body, id) VALUES (?1, ?2, ?3)";
-    const REPLACE_DOCUMENT: &'static str = "UPDATE documents SET version = ?1, body = ?2 WHERE id = ?3";
-    const REMOVE_DOCUMENT: &'static str = "DELETE FROM documents WHERE id = ?1";
+    const LOCK_DOCUMENT: &'static str =
+        concat!("SELECT ", document_columns!(), " FROM documents WHERE id = ?1");
+
+    fn row_writes() -> &'static RowWrites {
+        &ROW_WRITES
+    }
 }

@@ -2,12 +2,12 @@
 
 use super::connection::{Durability, open_for_writing};
 use super::lock::DirectoryLock;
-use super::malformed::{columns, marks, read_from};
+use super::malformed::{cells_or, columns, marks, read_from};
 use super::migrate;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, is_unfinished};
 use crate::data_migration::{
-    Cell, Cells, DataMigrationError, Forked, Layout, MigrationSide, Notes, Portion, STOP_NOTIFICATIONS,
-    StoreRole, TABLES,
+    COPY_QUEUES, Cell, Cells, DataMigrationError, Forked, Layout, MigrationSide, Notes, OPEN_SESSIONS,
+    Portion, StoreRole, TABLES, fork_statements, number_statement,
 };
 use crate::fault::Fault;
 use async_trait::async_trait;
@@ -19,11 +19,6 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Queues to which jobs were ever submitted.
-const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ?1 FROM lanes WHERE true \
-     ON CONFLICT (queue) DO NOTHING";
-/// Members of the original's cluster are not members of the copy's.
-const FORGET_CLUSTER: &str = "DELETE FROM cluster_members; DELETE FROM cluster_leases";
 /// Together these find the next line number of an execution that no other line has.
 const LAST_LINE: &str = "SELECT max(number) FROM lines WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 const LINE_AT: &str = "SELECT 1 FROM lines WHERE number = ?1";
@@ -87,17 +82,12 @@ impl SqliteSide {
     }
 }
 
+/// Values that no column may hold are not copied.
 fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
-    let cell = |place| {
-        Ok(match row.get_ref(place)? {
-            ValueRef::Null => Cell::Null,
-            ValueRef::Integer(number) => Cell::Number(number),
-            ValueRef::Text(_) => Cell::Text(row.get::<_, String>(place)?.into()),
-            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec().into()),
-            ValueRef::Real(real) => return Err(Fault::damaged("a column", real)),
-        })
-    };
-    (0..count).map(cell).collect()
+    cells_or(row, count, |value| match value {
+        ValueRef::Real(real) => Err(Fault::damaged("a column", real)),
+        _ => Err(Fault::damaged("a column", "a text that is not valid UTF-8")),
+    })
 }
 
 fn read_notes(conn: &Connection) -> Result<Notes, Fault> {
@@ -150,23 +140,11 @@ fn insert_lines(transaction: &Transaction<'_>, table: &Layout, rows: &[Cells]) -
     Ok(())
 }
 
-fn set_numbers(transaction: &Transaction<'_>, rows: &[Cells]) -> Result<(), Fault> {
-    for row in rows {
-        let [Cell::Text(name), given] = row.as_slice() else {
-            return Err(Fault::damaged("numbers", "no name"));
-        };
-        match &**name {
-            "history_given" => transaction.execute("UPDATE history_bounds SET given = ?1", [given])?,
-            "history_retained" => transaction.execute("UPDATE history_bounds SET retained = ?1", [given])?,
-            "session" => {
-                transaction.execute("DELETE FROM sqlite_sequence WHERE name = 'sessions'", [])?;
-                let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('sessions', ?1)";
-                transaction.execute(sql, [given])?
-            }
-            other => return Err(Fault::damaged("numbers.name", other)),
-        };
-    }
-    Ok(())
+fn set_session_number(number: i64) -> String {
+    format!(
+        "DELETE FROM sqlite_sequence WHERE name = 'sessions'; \
+         INSERT INTO sqlite_sequence (name, seq) VALUES ('sessions', {number})"
+    )
 }
 
 #[async_trait]
@@ -245,7 +223,9 @@ impl MigrationSide for SqliteSide {
         let transaction = self.conn(table).transaction()?;
         match table.name {
             "lines" => insert_lines(&transaction, table, rows)?,
-            "numbers" => set_numbers(&transaction, rows)?,
+            "numbers" => rows.iter().try_for_each(|row| {
+                Ok::<_, Fault>(transaction.execute_batch(&number_statement(row, set_session_number)?)?)
+            })?,
             _ => insert(&transaction, table, rows)?,
         }
         write_note(&transaction, name, value)?;
@@ -266,18 +246,14 @@ impl MigrationSide for SqliteSide {
     }
 
     async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
-        let at = [now.as_micros()];
         let transaction = self.main.transaction()?;
-        let sessions = transaction.execute("UPDATE sessions SET lost = 1 WHERE lost = 0", [])?;
-        transaction.execute_batch(FORGET_CLUSTER)?;
-        transaction.execute_batch(&STOP_NOTIFICATIONS.join(";"))?;
-        transaction.execute(PAUSE_USED, at)?;
-        transaction.execute("UPDATE queues SET paused_at = ?1 WHERE paused_at IS NULL", at)?;
+        let sessions = transaction.query_row(OPEN_SESSIONS, [], |row| row.get::<_, i64>(0))?;
+        transaction.execute_batch(&fork_statements(now).join(";"))?;
         let queues = transaction
-            .prepare("SELECT queue FROM queues ORDER BY queue")?
+            .prepare(COPY_QUEUES)?
             .query_map([], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<String>>>()?;
         transaction.commit()?;
-        Ok(Forked { queues, sessions: sessions as u64 })
+        Ok(Forked { queues, sessions: sessions.unsigned_abs() })
     }
 }

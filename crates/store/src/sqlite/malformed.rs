@@ -3,7 +3,7 @@
 use super::rows::all;
 use crate::cells::{Cell, Cells};
 use crate::fault::Fault;
-use crate::layout::{Layout, TABLES};
+use crate::layout::{Column, Layout, TABLES};
 use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -78,8 +78,13 @@ fn column(table: &Layout, name: &'static str) -> &'static str {
     }
 }
 
+/// The first columns of a table.
 pub(crate) fn columns(table: &Layout, count: usize) -> String {
-    let names = table.columns.iter().take(count).map(|each| format!("\"{}\"", column(table, each.name)));
+    names_of(table, &table.columns[..count])
+}
+
+pub(crate) fn names_of(table: &Layout, columns: &[Column]) -> String {
+    let names = columns.iter().map(|each| format!("\"{}\"", column(table, each.name)));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -101,16 +106,32 @@ impl ToSql for Cell<'_> {
 
 /// The values of a row without interpretation. Text that is not valid is returned as bytes.
 pub(crate) fn cells_of(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
+    cells_or(row, count, |value| {
+        Ok(match value {
+            ValueRef::Real(real) => Cell::Text(real.to_string().into()),
+            other => Cell::Bytes(other.as_bytes().unwrap_or_default().to_vec().into()),
+        })
+    })
+}
+
+/// The values of a row. `other` reads the values that no column may hold: text that is not valid, and floating-point
+/// numbers.
+pub(crate) fn cells_or(
+    row: &Row<'_>,
+    count: usize,
+    other: impl Fn(ValueRef<'_>) -> Result<Cell<'static>, Fault>,
+) -> Result<Cells, Fault> {
     let cell = |place| {
-        Ok(match row.get_ref(place)? {
+        let value = row.get_ref(place)?;
+        Ok(match value {
             ValueRef::Null => Cell::Null,
             ValueRef::Integer(number) => Cell::Number(number),
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec().into()),
             ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
                 Ok(text) => Cell::Text(text.to_owned().into()),
-                Err(_) => Cell::Bytes(bytes.to_vec().into()),
+                Err(_) => other(value)?,
             },
-            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec().into()),
-            ValueRef::Real(real) => Cell::Text(real.to_string().into()),
+            ValueRef::Real(_) => other(value)?,
         })
     };
     (0..count).map(cell).collect()

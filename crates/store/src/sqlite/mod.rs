@@ -3,13 +3,12 @@
 //! [`SqliteCore`] and [`LogCore`] are synchronous and know no threads, clocks or randomness; the simulator
 //! drives them directly. [`SqliteStore`] runs them on their own threads behind the `Store` port.
 
-mod active;
+mod active_lanes;
 mod audit;
 mod background;
 mod backup;
 mod baseline;
 mod checkpoint;
-mod closed;
 mod connection;
 mod core;
 mod counter_mismatch;
@@ -18,6 +17,7 @@ mod damage;
 mod directory;
 pub(crate) mod export;
 mod figures;
+mod file_check;
 mod inspect;
 mod integrity;
 mod lock;
@@ -48,7 +48,7 @@ pub use crate::directory::{DirectoryCall, DirectoryReply};
 pub use crate::membership::{MembershipCall, MembershipReply};
 pub use backup::{BackupError, BackupProgress, backup};
 pub use baseline::{BaselineError, measure_baseline};
-pub use closed::{FileCheck, check_files};
+pub use file_check::{FileCheck, check_files};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions, refuse_incomplete};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Lanes whose names are remembered at once. There may be as many lanes as combinations of queue and job
 /// type were ever used. Beyond this limit, all are discarded and looked up again. The writer separately
-/// knows the lanes in use, see `active.rs`.
+/// knows the lanes in use, see `active_lanes.rs`.
 const LANES_REMEMBERED_MAX: usize = 10_000;
 
 pub(crate) const LANE_BY_NAME: &str = "SELECT id FROM lanes WHERE queue = ?1 AND job_type = ?2";

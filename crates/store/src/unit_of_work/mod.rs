@@ -15,14 +15,14 @@ mod limiters;
 mod loaded;
 mod lookups;
 mod memory;
-#[cfg(any(test, feature = "memory-tables"))]
-pub(crate) mod memory_tables;
 mod open;
 mod read_planning;
 mod read_set;
 mod readmission;
 mod row_access;
 mod runner;
+#[cfg(any(test, feature = "memory-tables"))]
+pub(crate) mod simulated_server;
 mod skips;
 mod table;
 mod tables;

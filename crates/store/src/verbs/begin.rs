@@ -1,8 +1,8 @@
 //! Submitting jobs, and code that all starts share: a new or newly ready execution either goes into its lane or is
 //! leased to the worker whose slot reservation came with the call.
 
-use super::each::each;
 use super::keys::{self, KeyAdmission};
+use super::missing_rows::each;
 use super::notes::checkpoint_of;
 use super::{dependents, queues, wait_lists};
 use crate::fault::Fault;

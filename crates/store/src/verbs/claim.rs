@@ -1,7 +1,7 @@
 //! Claiming: the lowest ranks across all lanes that a worker serves.
 
 use super::begin::assignment;
-use super::each::{Gaps, each};
+use super::missing_rows::{Gaps, each};
 use super::notes::checkpoint_of;
 use super::queues;
 use super::settle::record;

@@ -1,8 +1,8 @@
 //! Control verbs on jobs: read the current state, ask the rules for the changes, and write them.
 
 use super::begin::{effects, schedule_due};
-use super::each::each;
 use super::fire::record_skips;
+use super::missing_rows::each;
 use super::settle::{self, follow, record};
 use super::{keys, wait_lists};
 use crate::fault::Fault;

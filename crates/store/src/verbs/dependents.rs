@@ -3,7 +3,7 @@
 //! handles the rest.
 
 use super::begin::effects;
-use super::each::Gaps;
+use super::missing_rows::Gaps;
 use super::settle::{self, start_next_waiting};
 use super::wait_lists;
 use crate::fault::Fault;

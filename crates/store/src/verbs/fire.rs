@@ -3,7 +3,7 @@
 
 use super::begin::{SlotReservations, effects_with, facts_of, schedule_due};
 use super::control::ask_to_stop;
-use super::each::each;
+use super::missing_rows::each;
 use super::{queues, settle, wait_lists};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows, Spent};

@@ -1,7 +1,7 @@
 //! Leases that end without an outcome: executions that are returned unstarted.
 
 use super::begin::effects;
-use super::each::each;
+use super::missing_rows::each;
 use super::settle::{Recorded, record};
 use super::wait_lists;
 use crate::fault::Fault;

@@ -1,7 +1,7 @@
 //! Executions whose time has come: their time gates open, or they expire.
 
 use super::begin::{SlotReservations, effects_with, facts_of};
-use super::each::each;
+use super::missing_rows::each;
 use super::settle::record;
 use super::wait_lists;
 use crate::fault::Fault;

@@ -1,7 +1,7 @@
 //! Notes of handlers about their executions. A flag in the live row says that there are notes. Without it,
 //! a lease reads no checkpoint and an end deletes no notes, so executions without notes pay nothing.
 
-use super::each::each;
+use super::missing_rows::each;
 use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::notes::{Checkpoint, LastNote, Note, NoteAnswer};

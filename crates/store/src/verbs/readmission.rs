@@ -2,7 +2,7 @@
 //! the last in rank first (decision 0023).
 
 use super::begin::effects;
-use super::each::each;
+use super::missing_rows::each;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::limiter::{LimiterId, WaitList};

@@ -1,6 +1,6 @@
 //! Accepting outcomes.
 
-use super::each::each;
+use super::missing_rows::each;
 use super::settle::{Recorded, settle};
 use crate::fault::Fault;
 use crate::rows::Rows;

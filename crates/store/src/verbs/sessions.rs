@@ -1,6 +1,6 @@
 //! Opening sessions, heartbeats and lost sessions; recovery of the executions that lost sessions held.
 
-use super::each::{Gaps, each};
+use super::missing_rows::{Gaps, each};
 use super::settle::{Recorded, settle};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};

@@ -3,7 +3,7 @@
 //! the verbs do not.
 
 use super::begin::effects;
-use super::each::each;
+use super::missing_rows::each;
 use super::queues;
 use super::readmission::readmit;
 use crate::fault::Fault;

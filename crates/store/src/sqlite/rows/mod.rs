@@ -13,20 +13,48 @@ pub(crate) use live::{
 };
 pub(crate) use schedules::{ADVANCE_SCHEDULE, PUT_SCHEDULE, advance_schedule, put_schedule, read_schedule};
 
-use super::malformed::{cells_of, columns, marks};
+use super::malformed::{cells_of, columns, marks, names_of};
 use crate::cells::{Cell, Cells, RowCells};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::layout::Layout;
 use crate::malformed::skip_malformed;
+use crate::server::changes::{ChangeShape, Conflict, TableChange};
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Params, Row, Statement};
+use rusqlite::{Connection, Params, Row, Statement, params_from_iter};
 use std::sync::Arc;
 
+/// The statement of a change that inserts one row.
+pub(crate) fn insertion(change: TableChange) -> String {
+    let ChangeShape::Insert { table, columns, conflict } = change.shape() else {
+        unreachable!("{change:?} inserts no row");
+    };
+    let rest = &table.columns[table.key..];
+    let overwritten = |count: usize| {
+        let columns = rest[..count].iter().map(|column| format!("{0} = excluded.{0}", column.name));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let key = names_of(&table, table.key_columns());
+    let on_conflict = match conflict {
+        Conflict::Fail => String::new(),
+        Conflict::Ignore => format!(" ON CONFLICT ({key}) DO NOTHING"),
+        Conflict::Replace(count) => format!(" ON CONFLICT ({key}) DO UPDATE SET {}", overwritten(count)),
+        Conflict::Add => unreachable!("{change:?} adds to counters"),
+    };
+    let names = names_of(&table, columns);
+    format!("INSERT INTO {} ({names}) VALUES ({}){on_conflict}", table.name, marks(columns.len()))
+}
+
+/// Runs the statement of a change with the columns of its row.
+pub(crate) fn write_row(conn: &Connection, sql: &str, cells: &[Cell<'_>]) -> Result<(), Fault> {
+    conn.prepare_cached(sql)?.execute(params_from_iter(cells))?;
+    Ok(())
+}
+
 /// Writes a whole row.
-fn insert(verb: &str, table: &Layout) -> String {
+pub(crate) fn insert(verb: &str, table: &Layout) -> String {
     let count = table.columns.len();
     format!("{verb} INTO {} ({}) VALUES ({})", table.name, columns(table, count), marks(count))
 }

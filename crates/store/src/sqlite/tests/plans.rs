@@ -3,7 +3,7 @@
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::reads::ReadKind;
-use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
+use crate::sqlite::active_lanes::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::counters::STATUS_OF_JOB;
 use crate::sqlite::logs::OLDEST_LINES;
 use crate::sqlite::maintenance::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};

@@ -2,7 +2,7 @@
 
 use super::{apply, at, claim, job, keep, open_session, opening, report, submit};
 use crate::reads::ReadKind;
-use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
+use crate::sqlite::active_lanes::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
 use crate::sqlite::reads::statements::statement;
 use crate::sqlite::tx::FIRST_OF_LANE;

@@ -6,7 +6,7 @@ use crate::codecs::{fact_columns, read_facts};
 use crate::fault::Fault;
 use crate::layout::{LiveColumns, sqlite_live_columns as live_columns};
 use crate::rows::{AssignedJob, LiveRow};
-use crate::sqlite::active::{ClaimPosition, FirstQueued};
+use crate::sqlite::active_lanes::{ClaimPosition, FirstQueued};
 use crate::sqlite::rows::{bound, job_id, one, read_live, up_to};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::readmission;

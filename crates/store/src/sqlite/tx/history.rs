@@ -1,27 +1,30 @@
 //! Finished attempts, skipped occurrences and dead letters.
 
 use super::{Tx, hot_statement};
-use crate::codecs::{self, LETTER_COLUMNS, input_column};
+use crate::codecs::{self, LETTER_COLUMNS};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::layout::sqlite_dead_letter_columns as dead_letter_columns;
+use crate::new_rows::{dead_letter_cells, skipped_cells};
 use crate::rows::EndedAttempt;
-use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one_readable};
+use crate::server::changes::TableChange;
+use crate::sqlite::rows::{
+    INSERT_HISTORY, counter, decode, insert_history, insertion, one_readable, write_row,
+};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::DeadLetter;
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, params};
+use std::sync::LazyLock;
 
 const ENDED: &str = "SELECT epoch, session, status FROM history \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 pub(crate) const LENGTHEN_SKIPPED: &str =
     "UPDATE skipped SET last = ?4, count = count + ?5 WHERE job = ?1 AND last = ?2 AND reason = ?3";
-const INSERT_SKIPPED: &str =
-    "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
-const INSERT_DEAD_LETTER: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
-     noted, input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+static INSERT_SKIPPED: LazyLock<String> = LazyLock::new(|| insertion(TableChange::InsertSkipped));
+static INSERT_DEAD_LETTER: LazyLock<String> = LazyLock::new(|| insertion(TableChange::InsertDeadLetters));
 
 /// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
 macro_rules! from_dead_letters {
@@ -83,14 +86,7 @@ pub(super) fn lengthen_skipped(
 }
 
 pub(super) fn insert_skipped(tx: &mut Tx<'_>, job: JobId, range: &SkipRange) -> Result<(), Fault> {
-    tx.conn.prepare_cached(INSERT_SKIPPED)?.execute(params![
-        job.as_bytes(),
-        range.first.as_micros(),
-        range.last.as_micros(),
-        counter(range.count),
-        range.reason.code(),
-    ])?;
-    Ok(())
+    write_row(tx.conn, &INSERT_SKIPPED, &skipped_cells(job, range))
 }
 
 pub(super) fn dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault> {
@@ -114,18 +110,7 @@ pub(super) fn insert_dead_letter(
     noted: bool,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.conn.prepare_cached(INSERT_DEAD_LETTER)?.execute(params![
-        finished.id.occurrence.job.as_bytes(),
-        finished.id.occurrence.number,
-        finished.id.attempt,
-        finished.epoch.0,
-        finished.scheduled_time.as_micros(),
-        finished.origin.code(),
-        now.as_micros(),
-        finished.error,
-        noted,
-        input_column(finished.input.as_deref()),
-    ])?;
+    write_row(tx.conn, &INSERT_DEAD_LETTER, &dead_letter_cells(finished, noted, now))?;
     tx.memory.counters.dead_letters(1);
     Ok(())
 }

@@ -4,15 +4,23 @@ use super::{Tx, hot_statement};
 use crate::codecs::{fact_columns, read_facts, read_settings, settings_columns};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
+use crate::layout::JOB_KEYS;
+use crate::new_rows::key_cells;
 use crate::reads::ReadKind;
+use crate::row_list::row;
 use crate::rows::{AssignedJob, JobKey, JobRow, JobTerms, Spent};
+use crate::server::changes::TableChange;
 use crate::sqlite::counters;
 use crate::sqlite::reads::statements::statement;
-use crate::sqlite::rows::{INSERT_JOB, UPDATE_JOB, decode, job_id, one, one_readable, read_job, write_job};
+use crate::sqlite::rows::{
+    INSERT_JOB, UPDATE_JOB, decode, insert, insertion, job_id, one, one_readable, read_job, write_job,
+    write_row,
+};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus, StoredStatus};
 use punctual_core::ports::Lane;
 use rusqlite::params;
+use std::sync::LazyLock;
 
 const JOB: &str = statement(ReadKind::Jobs);
 const TERMS_OF_JOB: &str = concat!("SELECT jobs.mark, ", settings_columns!(), " FROM jobs WHERE id = ?1");
@@ -20,6 +28,8 @@ const FACTS_OF_JOB: &str = concat!("SELECT ", fact_columns!(), " FROM jobs WHERE
 pub(crate) const IS_UNFINISHED: &str =
     "SELECT 1 FROM schedules WHERE job = ?1 UNION ALL SELECT 1 FROM live WHERE job = ?1 LIMIT 1";
 pub(crate) const FORGET_TAGS: &str = "DELETE FROM job_tags WHERE job = ?1";
+static INSERT_TAG: LazyLock<String> = LazyLock::new(|| insertion(TableChange::InsertTags));
+static HOLD_KEY: LazyLock<String> = LazyLock::new(|| insert("REPLACE", &JOB_KEYS));
 const KEY_HOLDER: &str = "SELECT job FROM job_keys WHERE owner = ?1 AND kind = ?2 AND key = ?3";
 
 pub(super) fn is_job_there(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
@@ -91,11 +101,7 @@ pub(super) fn is_unfinished(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> 
 }
 
 pub(super) fn put_tags(tx: &mut Tx<'_>, job: JobId, tags: &[String]) -> Result<(), Fault> {
-    let mut insert = tx.conn.prepare_cached("INSERT OR IGNORE INTO job_tags (tag, job) VALUES (?1, ?2)")?;
-    for tag in tags {
-        insert.execute(params![tag, job.as_bytes()])?;
-    }
-    Ok(())
+    tags.iter().try_for_each(|tag| write_row(tx.conn, &INSERT_TAG, &row![tag.as_str(), job]))
 }
 
 pub(super) fn forget_tags(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
@@ -109,10 +115,7 @@ pub(super) fn key_holder(tx: &mut Tx<'_>, key: &JobKey) -> Result<Option<JobId>,
 }
 
 pub(super) fn hold_key(tx: &mut Tx<'_>, key: &JobKey, job: JobId) -> Result<(), Fault> {
-    tx.conn
-        .prepare_cached("REPLACE INTO job_keys (owner, kind, key, job) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key.owner, key.kind.code(), key.key, job.as_bytes()])?;
-    Ok(())
+    write_row(tx.conn, &HOLD_KEY, &key_cells(key, job))
 }
 
 pub(super) fn free_keys(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {

@@ -1,18 +1,16 @@
 //! Names of lanes and workers, and queues. Most of them are cached, see `names.rs` next to the core.
 
 use super::Tx;
-use crate::codes::{limits_column, readmission_column};
 use crate::counters::shown;
 use crate::fault::Fault;
-use crate::sqlite::rows::counter;
+use crate::new_rows::queue_cells;
+use crate::server::changes::TableChange;
+use crate::sqlite::rows::{insertion, write_row};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
-use punctual_core::time::Timestamp;
-use rusqlite::params;
+use std::sync::LazyLock;
 
-const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits, unplaced) \
-     VALUES (?1, ?2, ?3, ?4, ?5) \
-     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3, limits = ?4, unplaced = ?5";
+static PUT_QUEUE: LazyLock<String> = LazyLock::new(|| insertion(TableChange::PutQueues));
 
 pub(super) fn intern_lane(tx: &mut Tx<'_>, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
     tx.memory.lanes.intern(tx.conn, queue, job_type)
@@ -56,14 +54,7 @@ pub(super) fn queue(tx: &mut Tx<'_>, queue: &str) -> Result<Option<QueueRow>, Fa
 
 pub(super) fn put_queue(tx: &mut Tx<'_>, row: &QueueRow) -> Result<(), Fault> {
     tx.memory.queues.forget();
-    tx.conn.prepare_cached(PUT_QUEUE)?.execute(params![
-        row.queue,
-        row.paused_at.map(Timestamp::as_micros),
-        row.settings.max_depth.map(counter),
-        limits_column(&row.settings.limits)?,
-        readmission_column(row.readmission.as_ref())?,
-    ])?;
-    Ok(())
+    write_row(tx.conn, &PUT_QUEUE, &queue_cells(row)?)
 }
 
 pub(super) fn delete_queue(tx: &mut Tx<'_>, queue: &str) -> Result<(), Fault> {

@@ -3,20 +3,21 @@
 
 use super::Tx;
 use crate::fault::Fault;
-use crate::sqlite::rows::{count, counter, one_readable};
+use crate::new_rows::{note_cells, progress_cells};
+use crate::row_list::row;
+use crate::server::changes::TableChange;
+use crate::sqlite::rows::{count, insertion, one_readable, write_row};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
+use std::sync::LazyLock;
 
 const LAST_NOTE: &str = "SELECT epoch, number FROM notes WHERE job = ?1 AND occurrence = ?2";
 pub(crate) const CHECKPOINT: &str = "SELECT document FROM checkpoints WHERE job = ?1 AND occurrence = ?2";
-const COUNT_NOTE: &str = "INSERT INTO notes (job, occurrence, attempt, epoch, number, noted_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (job, occurrence) DO UPDATE SET epoch = ?4, number = ?5, noted_at = ?6";
-const PUT_PROGRESS: &str =
-    "UPDATE notes SET attempt = ?3, percent = ?4, message = ?5 WHERE job = ?1 AND occurrence = ?2";
-const PUT_CHECKPOINT: &str = "INSERT INTO checkpoints (job, occurrence, document) VALUES (?1, ?2, ?3) \
-     ON CONFLICT (job, occurrence) DO UPDATE SET document = ?3";
+static COUNT_NOTE: LazyLock<String> = LazyLock::new(|| insertion(TableChange::CountNotes));
+static PUT_PROGRESS: LazyLock<String> = LazyLock::new(|| insertion(TableChange::PutProgress));
+static PUT_CHECKPOINT: LazyLock<String> = LazyLock::new(|| insertion(TableChange::PutCheckpoints));
 /// The notes of a deleted job, except those of running executions: they are deleted when the executions
 /// end.
 pub(crate) const FORGET_NOTES: [&str; 2] = [
@@ -43,32 +44,17 @@ fn read_checkpoint(conn: &Connection, id: OccurrenceId) -> Result<Option<Checkpo
 
 pub(super) fn keep_note(tx: &mut Tx<'_>, note: &Note, last: LastNote, now: Timestamp) -> Result<(), Fault> {
     let execution = note.lease.execution;
-    let (job, number) = (execution.occurrence.job.as_bytes(), execution.occurrence.number);
-    tx.conn.prepare_cached(COUNT_NOTE)?.execute(params![
-        job,
-        number,
-        execution.attempt,
-        last.epoch.0,
-        counter(last.number),
-        now.as_micros()
-    ])?;
-    if let Some(progress) = &note.progress {
-        let percent = progress.percent.map(|percent| percent.hundredths());
-        tx.conn.prepare_cached(PUT_PROGRESS)?.execute(params![
-            job,
-            number,
-            execution.attempt,
-            percent,
-            progress.message
-        ])?;
+    let id = execution.occurrence;
+    let counted = note_cells(id, last, now, execution.attempt);
+    match &note.progress {
+        None => write_row(tx.conn, &COUNT_NOTE, &counted)?,
+        Some(progress) => write_row(tx.conn, &PUT_PROGRESS, &progress_cells(counted, progress))?,
     }
     match &note.checkpoint {
         None => Ok(()),
-        Some(checkpoint) if checkpoint.is_null() => forget_checkpoint(tx, execution.occurrence),
+        Some(checkpoint) if checkpoint.is_null() => forget_checkpoint(tx, id),
         Some(checkpoint) => {
-            let document = checkpoint.as_json();
-            tx.conn.prepare_cached(PUT_CHECKPOINT)?.execute(params![job, number, document])?;
-            Ok(())
+            write_row(tx.conn, &PUT_CHECKPOINT, &row![id.job, id.number, checkpoint.as_json()])
         }
     }
 }

@@ -2,16 +2,18 @@
 
 use super::Tx;
 use crate::fault::Fault;
+use crate::new_rows::request_cells;
 use crate::rows::RequestRow;
-use crate::sqlite::rows::{one, time};
+use crate::server::changes::TableChange;
+use crate::sqlite::rows::{insertion, one, time, write_row};
 use punctual_core::ports::{NewRequest, RequestKey, StoredAnswer};
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, params};
+use std::sync::LazyLock;
 
 const FIND: &str = "SELECT fingerprint, begun_at, seed, status, location, body FROM requests \
      WHERE token = ?1 AND key = ?2";
-const INSERT: &str =
-    "INSERT INTO requests (token, key, fingerprint, begun_at, seed) VALUES (?1, ?2, ?3, ?4, ?5)";
+static INSERT: LazyLock<String> = LazyLock::new(|| insertion(TableChange::InsertRequests));
 const ANSWER: &str =
     "UPDATE requests SET status = ?3, location = ?4, body = ?5 WHERE token = ?1 AND key = ?2";
 
@@ -33,14 +35,7 @@ fn read_answer(row: &Row<'_>) -> Result<Option<StoredAnswer>, Fault> {
 }
 
 pub(super) fn insert_request(tx: &mut Tx<'_>, new: &NewRequest, now: Timestamp) -> Result<(), Fault> {
-    tx.conn.prepare_cached(INSERT)?.execute(params![
-        new.request.token,
-        new.request.key,
-        new.fingerprint,
-        now.as_micros(),
-        new.seed.cast_signed()
-    ])?;
-    Ok(())
+    write_row(tx.conn, &INSERT, &request_cells(new, now))
 }
 
 pub(super) fn answer_request(tx: &mut Tx<'_>, key: &RequestKey, answer: &StoredAnswer) -> Result<(), Fault> {

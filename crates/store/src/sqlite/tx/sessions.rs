@@ -3,21 +3,27 @@
 use super::Tx;
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::layout::SESSIONS;
+use crate::new_rows::session_cells;
 use crate::rows::SessionPlace;
+use crate::sqlite::malformed::{columns, marks};
 use crate::sqlite::names::intern_worker;
-use crate::sqlite::rows::{all, count, counter, decode, one_readable};
+use crate::sqlite::rows::{all, count, counter, decode, one_readable, write_row};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::SessionOpening;
 use punctual_core::session::SessionMode;
-use punctual_core::time::{Timestamp, duration_micros};
+use punctual_core::time::Timestamp;
 use rusqlite::params;
+use std::sync::LazyLock;
 
 /// The id follows all ids that were ever assigned, ignoring impossibly high ones, which are damage: SQLite
 /// itself would assign no further id after the highest.
-const INSERT_SESSION: &str = "INSERT INTO sessions (id, worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
-     opened_at, beaten_at, queues, version, host, token) VALUES (1 + max(coalesce((SELECT seq FROM sqlite_sequence \
-     WHERE name = 'sessions' AND seq < 1 << 62), 0), coalesce((SELECT max(id) FROM sessions WHERE id < 1 << 62), 0)), \
-     ?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9, ?10)";
+const NEXT_ID: &str = "1 + max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions' AND seq < 1 << 62), 0), \
+     coalesce((SELECT max(id) FROM sessions WHERE id < 1 << 62), 0))";
+static INSERT_SESSION: LazyLock<String> = LazyLock::new(|| {
+    let count = SESSIONS.columns.len();
+    format!("INSERT INTO sessions ({}) VALUES ({NEXT_ID}, {})", columns(&SESSIONS, count), marks(count - 1))
+});
 const FIND_SESSION: &str = "SELECT beat, attention, turn, mode FROM sessions WHERE id = ?1 AND lost = 0";
 
 pub(super) fn session(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<SessionPlace>, Fault> {
@@ -37,21 +43,7 @@ pub(super) fn insert_session(
     now: Timestamp,
 ) -> Result<SessionId, Fault> {
     let worker = intern_worker(tx.conn, &opening.worker)?;
-    tx.conn.prepare_cached(INSERT_SESSION)?.execute(params![
-        worker,
-        duration_micros(opening.lease),
-        opening.embedded,
-        serde_json::to_string(&opening.job_types)?,
-        opening.slots,
-        now.as_micros(),
-        match opening.about.queues.as_slice() {
-            [] => None,
-            queues => Some(serde_json::to_string(queues)?),
-        },
-        opening.about.version,
-        opening.about.host,
-        opening.token,
-    ])?;
+    write_row(tx.conn, &INSERT_SESSION, &session_cells(opening, worker, now)?)?;
     Ok(SessionId(tx.conn.last_insert_rowid()))
 }
 

@@ -1,7 +1,7 @@
 //! Records the locks of a transaction and asserts the rules about them. An in-memory database has no
 //! concurrent transactions, so it checks the locks that would make them wait.
 
-use crate::unit_of_work::memory_tables::MemoryDatabase;
+use crate::unit_of_work::simulated_server::MemoryDatabase;
 use crate::unit_of_work::{LoadedRows, ReadSet, WriteSet};
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Tests of units of work over an in-memory database.
 
 mod locks;
-mod memory_tables;
 mod rounds;
+mod simulated_server;
 mod together;
 mod walk;
 mod writers;
@@ -10,13 +10,13 @@ mod writers;
 use super::memory::WriterMemory;
 use super::runner::Runner;
 use crate::tokio_host::tokio_host;
-use memory_tables::MemoryTables;
 use punctual_core::ids::SessionId;
 use punctual_core::job::Job;
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError, Write, WriteReply,
 };
 use punctual_core::time::Timestamp;
+use simulated_server::MemoryTables;
 
 pub(super) use crate::sqlite::tests::{at, future_job, job, opening};
 

@@ -1,6 +1,6 @@
 //! How many round trips the common verbs need, and the effect of rows that are requested out of order.
 
-use super::memory_tables::Called;
+use super::simulated_server::Called;
 use super::*;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::ports::{Beat, FireOutcome, FireRequest, ReportAnswer, SubmitOutcome};

@@ -7,7 +7,7 @@ use crate::counters::StoredCounts;
 use crate::rows::KeyKind;
 use crate::sqlite::SqliteCore;
 use crate::sqlite::tests::walk::{Company, Walk};
-use crate::unit_of_work::memory_tables::MemoryDatabase;
+use crate::unit_of_work::simulated_server::MemoryDatabase;
 use punctual_core::ids::JobId;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{

@@ -3,7 +3,7 @@
 
 use super::locks::Locks;
 use crate::fault::Fault;
-use crate::unit_of_work::memory_tables::MemoryDatabase;
+use crate::unit_of_work::simulated_server::MemoryDatabase;
 use crate::unit_of_work::{LoadedRows, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
 use std::ops::{Deref, DerefMut};
