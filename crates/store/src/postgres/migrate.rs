@@ -27,6 +27,7 @@ pub(crate) const STEPS: &[MigrationStep] = &[
     MigrationStep { name: "0007_secrets", sql: include_str!("schema/0007_secrets.sql") },
     MigrationStep { name: "0008_documents", sql: include_str!("schema/0008_documents.sql") },
     MigrationStep { name: "0009_run_inputs", sql: include_str!("schema/0009_run_inputs.sql") },
+    MigrationStep { name: "0010_claim_heads", sql: include_str!("schema/0010_claim_heads.sql") },
 ];
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
