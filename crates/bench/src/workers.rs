@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const WORKERS_MAX: u64 = 64;
 /// The defaults of `punctual worker`.
 const SLOTS: usize = 16;
-const PREFETCH: u64 = 64;
+const PREFETCH: u64 = 1_000;
 /// How long the workers may take to open their sessions, and the interval at which that is checked.
 const OPEN_MAX: Duration = Duration::from_secs(60);
 const OPEN_PAUSE: Duration = Duration::from_millis(50);

@@ -349,8 +349,8 @@ settings! {
         slots: SlotCount = "slots", is("16"),
             "Further due executions wait in their queue. With a minimum and a maximum, the worker adds slots while executions wait and the machine has capacity, and removes them when they are idle.";
         /// Executions that the worker fetches ahead, beyond its slots
-        prefetch: Count<0, 10_000> = "prefetch", is("64"),
-            "Prefetching avoids a wait between short jobs: the worker holds no more executions than it will start within 100 ms, and returns those it has held for 500 ms. Executions it holds are not available to other workers; 0 disables prefetching.";
+        prefetch: Count<0, 10_000> = "prefetch", is("1000"),
+            "Prefetching avoids a wait between short jobs. The worker holds no more executions than it will start within 100 ms, judging by how long they run, and returns those it has held for 500 ms. This is the maximum. Executions it holds are not available to other workers; 0 disables prefetching.";
         /// The queues that the worker serves; all if empty
         queues: Vec<QueueName> = "queues", is(""),
             "Jobs in other queues wait for a worker that serves them.";

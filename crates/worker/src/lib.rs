@@ -91,6 +91,12 @@ impl Default for WorkerConfig {
     }
 }
 
+/// The most executions that a worker with this many slots may prefetch if it names its leases in requests to
+/// a server: as many again may have ended and not be acknowledged.
+pub fn prefetch_max(slots: usize) -> usize {
+    limits::LEASES_NAMED_MAX.saturating_sub(slots) / 2
+}
+
 /// A worker, ready to run.
 pub struct Worker {
     config: WorkerConfig,

@@ -488,9 +488,12 @@ impl WorkerSession {
         }
     }
 
-    /// Polls for more work when a slot is free or the reserve is half used up. The reserve is what will start
-    /// soon, judging by the duration of runs here. Executions held longer would be withheld from other
-    /// workers, overtake more urgent ones, and be lost with this worker although they never ran.
+    /// Polls for more work when a slot is idle or a quarter of the worker's places is free. The reserve is what
+    /// will start soon, judging by the duration of runs here. Executions held longer would be withheld from
+    /// other workers, overtake more urgent ones, and be lost with this worker although they never ran.
+    ///
+    /// Ended executions occupy a place only once there are more of them than the reserve: reports on their
+    /// way take as long as a poll, and must not delay it. So at most `slots + 2 * prefetch` leases are held.
     fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<SessionAction>) {
         self.resync_if_owed(actions);
         if self.intake != Intake::Free {
@@ -501,8 +504,9 @@ impl WorkerSession {
         let unacknowledged = self.finished.len() + self.reporting.len();
         let reserve = self.pace.started_within(limits::PREFETCH_TIME, slots, clock);
         let reserve = reserve.min(self.config.prefetch);
-        let capacity = (slots + reserve).saturating_sub(busy + unacknowledged);
-        let wanted = busy < slots || self.ready.len() * 2 <= reserve;
+        let places = slots + reserve;
+        let capacity = places.saturating_sub(busy + unacknowledged.saturating_sub(reserve));
+        let wanted = busy < slots || capacity * 4 >= places;
         if capacity == 0 || !wanted {
             return;
         }

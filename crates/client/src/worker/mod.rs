@@ -35,7 +35,7 @@ use crate::remote::RemotePort;
 use handler::{Graceful, Typed};
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
-use punctual_worker::WorkerConfig;
+use punctual_worker::{WorkerConfig, prefetch_max};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -154,7 +154,7 @@ impl WorkerBuilder {
     /// Executions prefetched beyond the slots; none by default. Some prefetch makes many short handlers
     /// faster.
     pub fn prefetch(self, prefetch: usize) -> Self {
-        let most = limits::LEASES_NAMED_MAX - limits::WORKER_SLOTS_MAX as usize;
+        let most = prefetch_max(limits::WORKER_SLOTS_MAX as usize);
         self.with(|config| config.prefetch = prefetch.min(most))
     }
 

@@ -22,10 +22,9 @@ use punctual_config::store_url::StoreUrl;
 use punctual_config::value::JobTypeName;
 use punctual_config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
 use punctual_core::health::HealthLimits;
-use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_engine::{Duties, EngineConfig};
-use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors, prefetch_max};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -223,8 +222,7 @@ fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientErro
 /// The same with prefetch limited to what a server allows remote workers. The server rejects too many slots.
 fn remote_config(config: WorkerConfig) -> WorkerConfig {
     let slots = config.slots_max.unwrap_or(config.slots);
-    let most = limits::LEASES_NAMED_MAX.saturating_sub(slots);
-    WorkerConfig { prefetch: config.prefetch.min(most), ..config }
+    WorkerConfig { prefetch: config.prefetch.min(prefetch_max(slots)), ..config }
 }
 
 /// The worker's config.

@@ -39,7 +39,11 @@ fn assignments(numbers: std::ops::Range<u32>) -> Vec<Assignment> {
 
 /// A session with two slots and a prefetch of two, and its actions on opening.
 fn opened() -> (WorkerSession, Vec<SessionAction>) {
-    let config = WorkerConfig { slots: 2, prefetch: 2, lease: LEASE, ..WorkerConfig::default() };
+    opened_with(2, 2)
+}
+
+fn opened_with(slots: usize, prefetch: usize) -> (WorkerSession, Vec<SessionAction>) {
+    let config = WorkerConfig { slots, prefetch, lease: LEASE, ..WorkerConfig::default() };
     let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
     let opened = OpenedSession { grant, sent_at: at(0), received: now(0) };
     let mut session = WorkerSession::new(config, vec!["noop".to_owned()], opened, Vec::new());
@@ -93,12 +97,61 @@ fn polls_for_its_slots_and_once_runs_are_known_to_be_short_for_a_reserve() {
     let actions = session.handle(SessionEvent::Polled(Ok(assignments(1..3))), now(1));
     assert_eq!((starts(&actions), polls(&actions)), (2, vec![]));
     let actions = session.handle(ended(1), now(2));
-    assert_eq!(polls(&actions), [(2, 2)], "a slot and a reserve of two, less an outcome that is being told");
+    assert_eq!(polls(&actions), [(2, 3)], "a slot and a reserve of two, although an outcome is being told");
     let actions = session.handle(SessionEvent::Polled(Ok(assignments(3..5))), now(3));
     assert_eq!(starts(&actions), 1);
     session.handle(SessionEvent::Reported(Ok(vec![ReportAnswer::Accepted])), now(4));
     let actions = session.handle(SessionEvent::Polled(Ok(vec![])), now(2_000));
     assert_eq!(polls(&actions), [], "what runs takes long by now: no reserve is needed");
+}
+
+fn running(session: &WorkerSession) -> Vec<u32> {
+    session.running.keys().map(|lease| lease.execution.occurrence.number).collect()
+}
+
+/// Ends everything that the session runs and starts from then on, and returns the capacities of its polls.
+fn run_all(session: &mut WorkerSession, ms: u64) -> Vec<usize> {
+    let mut capacities = Vec::new();
+    while !session.running.is_empty() {
+        for number in running(session) {
+            let actions = session.handle(ended(number), now(ms));
+            capacities.extend(polls(&actions).into_iter().map(|(_, capacity)| capacity));
+        }
+    }
+    capacities
+}
+
+#[test]
+fn the_next_poll_leaves_when_a_quarter_of_the_places_is_free_and_waits_for_no_report() {
+    let (mut session, _) = opened_with(2, 6);
+    session.handle(SessionEvent::Polled(Ok(assignments(1..3))), now(1));
+    assert_eq!(polls(&session.handle(ended(1), now(2))), [(2, 7)], "runs are known to be short");
+    let actions = session.handle(SessionEvent::Polled(Ok(assignments(3..10))), now(3));
+    assert_eq!(polls(&actions), [], "all eight places are taken");
+    assert_eq!(polls(&session.handle(ended(2), now(3))), [], "one of eight is free");
+    assert_eq!(polls(&session.handle(ended(3), now(3))), [(3, 2)], "two are, and no report has returned");
+}
+
+#[test]
+fn outcomes_that_nobody_acknowledges_end_the_polls_and_bound_the_leases() {
+    let (slots, prefetch) = (4, 20);
+    let (mut session, actions) = opened_with(slots, prefetch);
+    let mut asked: Vec<usize> = polls(&actions).into_iter().map(|(_, capacity)| capacity).collect();
+    let (mut next, mut held_max) = (1, 0);
+    while let Some(capacity) = asked.pop() {
+        assert!(next < 1_000, "it polls without an end");
+        let granted = assignments(next..next + capacity as u32);
+        next += capacity as u32;
+        let actions = session.handle(SessionEvent::Polled(Ok(granted)), now(1));
+        asked.extend(polls(&actions).into_iter().map(|(_, capacity)| capacity));
+        held_max = held_max.max(session.held().len());
+        asked.extend(run_all(&mut session, 1));
+    }
+    assert_eq!((session.held().len(), held_max), (slots + 2 * prefetch, slots + 2 * prefetch));
+    let told = session.reporting.len();
+    let answers = vec![ReportAnswer::Accepted; told];
+    let actions = session.handle(SessionEvent::Reported(Ok(answers)), now(2));
+    assert_eq!(polls(&actions).len(), 1, "with an answer it goes on");
 }
 
 fn ranked(number: u32, rank: i64) -> Assignment {

@@ -5,7 +5,8 @@
 mod alike;
 #[path = "../../server/tests/baseline.rs"]
 mod baseline;
-mod claim_cursors;
+mod claim_heads;
+mod claims_grow;
 mod conflicts;
 #[path = "../../server/tests/conformance.rs"]
 mod conformance;
