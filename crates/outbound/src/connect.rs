@@ -34,7 +34,7 @@ pub fn client(guard: Arc<AddressGuard>, tls: ClientConfig, host: &Host) -> HttpC
 }
 
 fn client_with(
-    names: Arc<dyn Names>,
+    names: Arc<dyn NameResolver>,
     guard: Arc<AddressGuard>,
     tls: ClientConfig,
     host: &Host,
@@ -111,14 +111,14 @@ impl Service<Uri> for Connector {
 }
 
 /// Finds the addresses of names.
-trait Names: Send + Sync {
+trait NameResolver: Send + Sync {
     fn resolve(&self, name: Name) -> Try<Vec<SocketAddr>>;
 }
 
 /// The system's resolver.
 struct SystemNames;
 
-impl Names for SystemNames {
+impl NameResolver for SystemNames {
     fn resolve(&self, name: Name) -> Try<Vec<SocketAddr>> {
         let resolved = GaiResolver::new().call(name);
         Box::pin(async move { Ok(resolved.await?.collect()) })
@@ -130,7 +130,7 @@ impl Names for SystemNames {
 #[derive(Clone)]
 pub struct Resolver {
     guard: Option<Arc<AddressGuard>>,
-    names: Arc<dyn Names>,
+    names: Arc<dyn NameResolver>,
 }
 
 impl Service<Name> for Resolver {
@@ -207,7 +207,7 @@ mod tests {
     /// Answers with one address after the other.
     struct Rebinding(Mutex<Vec<IpAddr>>);
 
-    impl Names for Rebinding {
+    impl NameResolver for Rebinding {
         fn resolve(&self, _name: Name) -> Try<Vec<SocketAddr>> {
             let next = self.0.lock().unwrap().pop().expect("no further lookup");
             Box::pin(async move { Ok(vec![SocketAddr::new(next, 0)]) })

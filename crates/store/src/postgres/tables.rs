@@ -17,7 +17,7 @@ use crate::server::names::{intern, look_up, to_ask};
 use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, NamedLanes, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
-use claims::{ClaimRound, ClaimWindows};
+use claims::{ClaimWindows, WindowedClaim};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use read_set::{QUEUES, ReadRound};
@@ -121,8 +121,8 @@ impl PostgresTables {
         reserve: Option<StatementCall<'_>>,
         round: ReadRound<'_>,
         gathering: &mut Gathering,
-    ) -> Result<ClaimRound, Fault> {
-        let mut claims = ClaimRound { began: Instant::now(), reserved: vec![], is_first: false };
+    ) -> Result<WindowedClaim, Fault> {
+        let mut claims = WindowedClaim { began: Instant::now(), reserved: vec![], is_first: false };
         if round.calls.is_empty() {
             return Ok(claims);
         }

@@ -27,10 +27,16 @@ impl Answer {
         Answer::with_headers(status, "", body)
     }
 
-    /// Each header ends in a line break.
+    /// Each header ends in a line break. The connection ends with the answer, and the answer says so: a client that sends its
+    /// next request over it would get none.
     pub fn with_headers(status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
-        Answer::Bytes(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into())
+        Answer::Bytes(
+            format!(
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+            )
+            .into(),
+        )
     }
 }
 

@@ -241,7 +241,7 @@ impl PostgresTables {
         &mut self,
         read_set: &ReadSet,
         used: WindowUse,
-        round: ClaimRound,
+        round: WindowedClaim,
         gathering: &mut Gathering,
     ) -> Result<(), Fault> {
         let heads = Arc::clone(&self.shared.heads);
@@ -299,7 +299,7 @@ impl PostgresTables {
 }
 
 /// The result of a round with claims.
-pub(super) struct ClaimRound {
+pub(super) struct WindowedClaim {
     pub began: Instant,
     /// The rows of [`RESERVE`].
     pub reserved: Vec<Row>,
