@@ -6,6 +6,7 @@
 
 use crate::Api;
 use crate::browser::escaped;
+use crate::scripts;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -67,8 +68,9 @@ struct DashboardAsset {
 }
 
 impl DashboardAsset {
-    fn new(path: &str, plain: Bytes) -> Option<Self> {
+    fn new(path: &str, file: Bytes) -> Option<Self> {
         let kind = kind_of(path)?;
+        let plain = sent(path, file);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory cannot fail.
         let gzip = encoder.write_all(&plain).and_then(|()| encoder.finish()).unwrap_or_default().into();
@@ -117,6 +119,14 @@ fn asset(path: &str) -> Option<Arc<DashboardAsset>> {
         return DashboardAsset::new(path, std::fs::read(file).ok()?.into()).map(Arc::new);
     }
     Some(Arc::clone(embedded))
+}
+
+/// A file as browsers get it: third-party ones are unchanged.
+fn sent(path: &str, file: Bytes) -> Bytes {
+    if !path.ends_with(".js") || path.starts_with("vendor/") {
+        return file;
+    }
+    str::from_utf8(&file).map(scripts::compact).map_or(file.clone(), Bytes::from)
 }
 
 fn kind_of(path: &str) -> Option<&'static str> {
@@ -203,6 +213,24 @@ mod tests {
         let present: BTreeSet<String> =
             FILES.iter().map(|(path, _)| *path).filter(is_code).map(str::to_owned).collect();
         assert_eq!(named, present);
+    }
+
+    /// Debug builds send the same text, so the tests in a browser run it.
+    #[test]
+    fn scripts_lose_comments_and_indentation_but_no_code_and_no_text() {
+        for (path, file) in FILES.iter().filter(|(path, _)| path.ends_with(".js")) {
+            let (before, after) = (str::from_utf8(file).unwrap(), &EMBEDDED[path].plain);
+            let after = str::from_utf8(after).unwrap();
+            if path.starts_with("vendor/") {
+                assert_eq!(before, after, "{path}");
+            }
+            assert_eq!(before.lines().count(), after.lines().count(), "{path}");
+            for (number, (before, after)) in before.lines().zip(after.lines()).enumerate() {
+                let is_comment = ["//", "/*", "*"].iter().any(|mark| before.trim_start().starts_with(mark));
+                let is_same = before == after || before.trim_start() == after;
+                assert!(is_same || is_comment && after.trim().is_empty(), "{path}:{}: {after}", number + 1);
+            }
+        }
     }
 
     /// The pages stay fast over slow connections.

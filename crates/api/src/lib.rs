@@ -33,6 +33,7 @@ mod rate_limit;
 mod reasons;
 mod requests;
 mod routes;
+mod scripts;
 mod secrets;
 mod server;
 mod stream;

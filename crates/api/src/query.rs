@@ -14,6 +14,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+/// Parameters with a position in a list.
+const CURSORS: [&str; 2] = ["cursor", "before"];
+
 /// The parameters of a request, taken out one by one. Parameters that are left at the end are unknown.
 pub struct QueryParams {
     pairs: Vec<(String, String)>,
@@ -28,7 +31,7 @@ impl FromRequestParts<Api> for QueryParams {
         let Query(mut pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, api)
             .await
             .map_err(|rejection| invalid("query", format!("is not readable: {}", rejection.body_text())))?;
-        for (_, value) in pairs.iter_mut().filter(|(name, _)| name == "cursor") {
+        for (_, value) in pairs.iter_mut().filter(|(name, _)| CURSORS.contains(&name.as_str())) {
             *value = cursors::opened(api, std::mem::take(value)).await?;
         }
         Ok(QueryParams { pairs, known: vec![], errors: vec![] })
@@ -204,10 +207,15 @@ impl QueryParams {
 
     /// The same for cursors of something other than a paged list; `fix` says where its cursors come from.
     pub fn cursor_from<T: FromStr>(&mut self, list: &str, fix: &str) -> Option<T> {
-        let text = self.text("cursor")?;
+        self.cursor_in("cursor", list, fix)
+    }
+
+    /// A position in this list under another name.
+    pub fn cursor_in<T: FromStr>(&mut self, name: &'static str, list: &str, fix: &str) -> Option<T> {
+        let text = self.text(name)?;
         let parsed = place_in(list, &text);
         if parsed.is_none() {
-            self.error("cursor", fix.to_owned());
+            self.error(name, fix.to_owned());
         }
         parsed
     }

@@ -187,17 +187,13 @@ impl Stream {
         self.beat().await
     }
 
-    /// Sends a heartbeat if nothing was sent for a while.
+    /// Sends a heartbeat if nothing was sent for a while: an event, because scripts in browsers see no comments.
     async fn beat(&mut self) -> Option<()> {
         if self.api.clock.monotonic().since(self.said_at) < HEARTBEAT_INTERVAL {
             return Some(());
         }
-        let mut text = ": alive\n".to_owned();
-        if let Some(id) = &self.resume_after {
-            let _ = writeln!(text, "id: {id}");
-        }
-        text.push('\n');
-        self.say(text.into()).await
+        let heartbeat = event("heartbeat", self.resume_after.as_deref(), "{}");
+        self.say(heartbeat).await
     }
 
     /// Waits for a future, at most this long; `Some(None)` on timeout. Sends heartbeats meanwhile.

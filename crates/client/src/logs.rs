@@ -25,6 +25,9 @@ wire! {
         pub message: String,
         /// The attempt that wrote it.
         pub execution_id: ExecutionId,
+        /// Its place among the lines of this attempt, from 1. A line that Punctual adds before them has 0.
+        #[serde(default)]
+        pub number: u64,
     }
 }
 
@@ -88,6 +91,7 @@ impl From<LogLine> for LogLineBody {
             level: level.map(|level| level.word().to_owned()),
             message: message.to_owned(),
             execution_id: line.execution,
+            number: line.number,
         }
     }
 }
@@ -103,6 +107,10 @@ wire! {
         /// Opaque: pass it as `cursor` to read what is written after this page, now or later; null as long as
         /// nothing has run.
         pub follow_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
+        /// Opaque: pass it as `before` to read the lines before this page; null if there are none of this execution, or
+        /// of this run of the job.
+        #[serde(default)]
+        pub previous_cursor: Option<String> = text().example(CURSOR_EXAMPLE),
     }
 }
 
@@ -193,6 +201,9 @@ pub struct LogQuery {
     /// Only the last lines, this many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<usize>,
+    /// Only lines before those of a page with this `previous_cursor`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// Only lines written from this time on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

@@ -340,7 +340,7 @@ forwarding! {
         figures() -> StoreFigures;
         append_logs(lines: Vec<LogLine>) -> ();
         logs(execution: ExecutionId, after: Option<u64>, limit: usize) -> Page<LogLine, u64>;
-        last_logs(execution: ExecutionId, count: usize) -> Vec<LogLine>;
+        last_logs(execution: ExecutionId, before: Option<u64>, count: usize) -> Vec<LogLine>;
         logs_removed_until() -> Option<Timestamp>;
         noted_clock() -> NotedClock;
         note_clock(at: Timestamp) -> ();

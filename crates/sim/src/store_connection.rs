@@ -231,7 +231,12 @@ impl Store for NodeStore {
         Err(no_logs())
     }
 
-    async fn last_logs(&self, _execution: ExecutionId, _count: usize) -> Result<Vec<LogLine>, StoreError> {
+    async fn last_logs(
+        &self,
+        _execution: ExecutionId,
+        _before: Option<u64>,
+        _count: usize,
+    ) -> Result<Vec<LogLine>, StoreError> {
         Err(no_logs())
     }
 

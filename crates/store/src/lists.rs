@@ -235,7 +235,7 @@ fn code_of(schedule: ScheduleKind) -> u8 {
 
 /// How many executions one page of this query reads.
 pub(crate) fn executions_looked_at(query: &ExecutionQuery) -> usize {
-    let ExecutionQuery { walk, limit, queue, job_type, owner, worker } = query;
+    let ExecutionQuery { walk, limit, queue, job_type, owner, worker, ended_from: _, ended_until: _ } = query;
     // Only running executions have their own index.
     let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
     let filters = [queue, job_type, owner, worker];

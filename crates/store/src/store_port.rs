@@ -148,7 +148,7 @@ macro_rules! serve_reads {
             list depths() -> Vec<Depth>;
             list job_counts() -> JobCounts;
             read_logs logs(execution: ExecutionId, after: Option<u64>, limit: usize) -> Page<LogLine, u64>;
-            read_logs last_logs(execution: ExecutionId, count: usize) -> Vec<LogLine>;
+            read_logs last_logs(execution: ExecutionId, before: Option<u64>, count: usize) -> Vec<LogLine>;
         } {
             list jobs(query: JobQuery) -> Page<JobView, JobId>;
             read named_job(owner: String, name: String) -> Option<JobId>;

@@ -277,7 +277,7 @@ struct CamelLogLine {
 
 /// The last lines of the job's latest run.
 pub async fn logs(call: Call, IdInPath(id): IdInPath<JobId>) -> Result<Json<CamelLogsBody>, ApiError> {
-    let segment = call.cases.logs(LogSource::Job(id)).await?.last(limits::PAGE_ITEMS_MAX).await?;
+    let segment = call.cases.logs(LogSource::Job(id)).await?.last(None, limits::PAGE_ITEMS_MAX).await?;
     let line = |line: LogLine| CamelLogLine { timestamp: line.timestamp, message: line.message };
     Ok(Json(CamelLogsBody { ids: id.into(), logs: segment.items.into_iter().map(line).collect() }))
 }

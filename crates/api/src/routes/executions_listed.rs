@@ -9,6 +9,7 @@ use punctual_client::{ExecutionBody, ExecutionStatus, Page};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::notes::Noted;
 use punctual_core::ports::{ExecutionQuery, ExecutionWalk, ListedExecution, RunningPlace};
+use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,16 +19,38 @@ const QUEUED: &str = "queued-executions";
 const WAITING: &str = "waiting-executions";
 const FINISHED: &str = "finished-executions";
 
+/// Another order than the usual one of a status.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ListOrder {
+    Claim,
+}
+
 pub async fn list(call: Call, mut query: QueryParams) -> Result<Json<Page<ExecutionBody>>, ApiError> {
     let status = query.word("status").unwrap_or(ExecutionStatus::Running);
+    let (ended_from, ended_until) = (query.time("ended_from"), query.time("ended_until"));
+    for (name, time) in [("ended_from", ended_from), ("ended_until", ended_until)] {
+        if time.is_some() && status.finished().is_none() {
+            query.refuse(name, "needs a status of executions that have ended, such as SUCCEEDED");
+        }
+    }
+    let order = query.word::<ListOrder>("order");
     let wanted = ExecutionQuery {
-        walk: begun(status, &mut query),
+        walk: match order {
+            Some(ListOrder::Claim) => ExecutionWalk::Next,
+            None => begun(status, &mut query),
+        },
         limit: query.limit(),
         queue: query.text("queue"),
         job_type: query.text("job_type"),
         owner: query.text("owner"),
         worker: query.text("worker"),
+        ended_from,
+        ended_until,
     };
+    if order.is_some() && (status != ExecutionStatus::Queued || wanted.queue.is_none()) {
+        query.refuse("order", "claim needs status=QUEUED and a queue");
+    }
     query.finish()?;
     let page = call.cases.executions(wanted).await?;
     let shown = |(listed, noted): (ListedExecution, Option<Noted>)| {
@@ -60,6 +83,7 @@ fn place(walk: ExecutionWalk) -> Option<(&'static str, String)> {
         ExecutionWalk::Running { after } => Some((RUNNING, RunningCursor(after?).to_string())),
         ExecutionWalk::Queued { before } => Some((QUEUED, before?.to_string())),
         ExecutionWalk::Waiting { before } => Some((WAITING, before?.to_string())),
+        ExecutionWalk::Next => None,
         ExecutionWalk::Finished { before, .. } => Some((FINISHED, before?.to_string())),
     }
 }

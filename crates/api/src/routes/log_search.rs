@@ -33,6 +33,6 @@ pub async fn search(call: Call, mut query: QueryParams) -> Result<Json<FoundLogs
 
 fn view(found: FoundLogLine) -> FoundLine {
     let FoundLogLine { line, job_name, job_type, queue } = found;
-    let LogLineBody { timestamp, stream, level, message, execution_id } = line.into();
+    let LogLineBody { timestamp, stream, level, message, execution_id, .. } = line.into();
     FoundLine { timestamp, stream, level, message, execution_id, job_name, job_type, queue }
 }

@@ -35,9 +35,10 @@ pub async fn of_execution(
 ) -> Result<Response, ApiError> {
     let asked = LogParams::take(&mut query, &headers);
     let after: Option<u64> = asked.after(&call, &mut query, &headers, EXECUTION_LOGS).await?;
+    let before = asked.before(&mut query, EXECUTION_LOGS);
     query.finish()?;
-    let place = after.map(|number| LogPlace { execution: id, number });
-    answer(call, LogSource::Execution(id), place, asked).await
+    let place = |number| LogPlace { execution: id, number };
+    answer(call, LogSource::Execution(id), after.map(place), before.map(place), asked).await
 }
 
 /// Starts with the first attempt of the latest run and reads each execution to its end.
@@ -49,9 +50,10 @@ pub async fn of_job(
 ) -> Result<Response, ApiError> {
     let asked = LogParams::take(&mut query, &headers);
     let after: Option<JobPlace> = asked.after(&call, &mut query, &headers, JOB_LOGS).await?;
+    let before = asked.before(&mut query, JOB_LOGS);
     query.finish()?;
-    let place = after.map(|JobPlace(place)| place).filter(|place| place.execution.occurrence.job == job);
-    answer(call, LogSource::Job(job), place, asked).await
+    let own = |JobPlace(place)| Some(place).filter(|place| place.execution.occurrence.job == job);
+    answer(call, LogSource::Job(job), after.and_then(own), before.and_then(own), asked).await
 }
 
 /// The parameters of a log request, apart from its start position.
@@ -103,6 +105,18 @@ impl LogParams {
         }
     }
 
+    /// The line before which the page ends.
+    fn before<T: FromStr>(&self, query: &mut QueryParams, list: &str) -> Option<T> {
+        let before = query.cursor_in("before", list, "must be a previous_cursor of this same log")?;
+        if self.is_followed {
+            query.refuse("before", "cannot be combined with follow: older lines do not change");
+        }
+        if self.tail.is_some() {
+            query.refuse("tail", "cannot be combined with before: use limit");
+        }
+        Some(before)
+    }
+
     fn is_meant(&self, line: &LogLine) -> bool {
         self.since.is_none_or(|since| line.timestamp >= since)
             && self.until.is_none_or(|until| line.timestamp < until)
@@ -113,6 +127,7 @@ async fn answer(
     call: Call,
     source: LogSource,
     place: Option<LogPlace>,
+    before: Option<LogPlace>,
     asked: LogParams,
 ) -> Result<Response, ApiError> {
     let reader = call.cases.logs(source).await?;
@@ -121,19 +136,20 @@ async fn answer(
         let log = Log { follower: reader.follow(), reader, source, cursors: call.cursors().await? };
         return StreamResponse::open(&call, move |stream| follow(stream, log, place, asked));
     }
-    let lines = match asked.tail.filter(|_| place.is_none()) {
-        Some(tail) => reader.last(tail).await?,
-        None => reader.read(place, asked.limit).await?,
+    let lines = match (before, asked.tail.filter(|_| place.is_none())) {
+        (Some(_), _) => reader.last(before, asked.limit).await?,
+        (None, Some(tail)) => reader.last(None, tail).await?,
+        (None, None) => reader.read(place, asked.limit).await?,
     };
     let kept = lines.items.iter().filter(|line| asked.is_meant(line)).cloned();
-    let follow_cursor = match lines.place {
-        Some(place) => Some(cursor(&call.cursors().await?, source, place)?),
-        None => None,
-    };
+    let cursors = call.cursors().await?;
+    let cursor_of = |place: Option<LogPlace>| place.map(|place| cursor(&cursors, source, place)).transpose();
+    let (follow_cursor, previous_cursor) = (cursor_of(lines.place)?, cursor_of(lines.older_before)?);
     Ok(Json(LogsPage {
         items: kept.map(LogLineBody::from).collect(),
         next_cursor: follow_cursor.clone().filter(|_| lines.more),
         follow_cursor,
+        previous_cursor,
     })
     .into_response())
 }
@@ -195,7 +211,7 @@ async fn look(
 ) -> Result<(LogSegment, Option<LogEnd>), StoreError> {
     let ended = reader.ended().await?;
     let lines = match *tail {
-        Some(wanted) => reader.last(wanted).await?,
+        Some(wanted) => reader.last(None, wanted).await?,
         None => reader.read(place, limits::PAGE_ITEMS_DEFAULT).await?,
     };
     // Until something has run there is no position to continue from, and the tail is still to be found.

@@ -85,7 +85,7 @@ impl LogsArgs {
 
 async fn show(args: &LogsArgs, client: &Client, writer: LogWriter) -> anyhow::Result<Exit> {
     let mut query = LogQuery { limit: Some(limits::PAGE_ITEMS_MAX), ..args.query() };
-    let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None };
+    let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None, previous_cursor: None };
     let mut is_empty = true;
     loop {
         let page = writer.lines(client, &query).await?;

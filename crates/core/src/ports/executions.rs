@@ -98,6 +98,10 @@ pub struct ExecutionQuery {
     pub owner: Option<String>,
     /// The name of the worker that runs or ran them.
     pub worker: Option<String>,
+    /// Only finished executions that ended at or after this time.
+    pub ended_from: Option<Timestamp>,
+    /// Only finished executions that ended before this time: the list begins there.
+    pub ended_until: Option<Timestamp>,
 }
 
 /// The state of the executions in a list, and where the listing continues.
@@ -114,6 +118,9 @@ pub enum ExecutionWalk {
     Waiting {
         before: Option<OccurrenceId>,
     },
+    /// Queued executions of the queue of the query, in the order in which workers claim them. One page has a bounded
+    /// number of them, and no next one.
+    Next,
     /// The latest to end first, by position in history.
     Finished {
         status: Status,

@@ -307,8 +307,13 @@ pub trait Store: Directory + AuditLog {
         limit: usize,
     ) -> Result<Page<LogLine, u64>, StoreError>;
 
-    /// The last lines of an execution, in order.
-    async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError>;
+    /// The last lines of an execution, or those before the line with this number, in order.
+    async fn last_logs(
+        &self,
+        execution: ExecutionId,
+        before: Option<u64>,
+        count: usize,
+    ) -> Result<Vec<LogLine>, StoreError>;
 
     /// Lines written before this time may have been removed, because the limit for all lines was reached;
     /// `None` if none were.

@@ -201,7 +201,7 @@ pub(crate) async fn message_of(
     let execution = delivery.events.first().and_then(|event| event.execution_id);
     let logs = match execution {
         Some(execution) if channel.include_logs && delivery.count == 1 => {
-            let lines = context.store.last_logs(execution, limits::MESSAGE_LOG_LINES).await?;
+            let lines = context.store.last_logs(execution, None, limits::MESSAGE_LOG_LINES).await?;
             lines.into_iter().map(|line| line.message).collect()
         }
         _ => vec![],

@@ -412,6 +412,8 @@ impl UseCases {
                     job_type: open.job_type.clone(),
                     owner: open.owner.clone(),
                     worker: open.worker.clone(),
+                    ended_from: None,
+                    ended_until: None,
                 };
                 let page = self.read_in_scope(query).await?;
                 let is_last = match page.next {
@@ -423,7 +425,7 @@ impl UseCases {
                         open.before = before;
                         false
                     }
-                    Some(ExecutionWalk::Finished { .. }) | None => !open.next_state(),
+                    Some(ExecutionWalk::Next | ExecutionWalk::Finished { .. }) | None => !open.next_state(),
                 };
                 let old = page.items.into_iter().filter(|listed| is_older(listed, until));
                 let items = old.map(SelectedItem::Execution).collect();

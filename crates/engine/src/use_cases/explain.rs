@@ -284,7 +284,16 @@ impl UseCases {
         for walk in [ExecutionWalk::Running { after: None }, ExecutionWalk::Queued { before: None }] {
             let limit = HOLDERS_LOOKED_AT;
             let queue = Some(queue.clone());
-            let query = ExecutionQuery { walk, limit, queue, job_type: None, owner: None, worker: None };
+            let query = ExecutionQuery {
+                walk,
+                limit,
+                queue,
+                job_type: None,
+                owner: None,
+                worker: None,
+                ended_from: None,
+                ended_until: None,
+            };
             started.extend(self.store().executions(query).await?.items);
         }
         let visible = self.in_scope(started.iter().map(|listed| listed.view.id().occurrence.job)).await?;

@@ -143,6 +143,8 @@ impl UseCases {
             job_type: filter.job_type.clone(),
             owner: filter.owner.clone(),
             worker: None,
+            ended_from: None,
+            ended_until: None,
         };
         let mut last_ended = None;
         for _ in 0..limits::LOG_SEARCH_EXECUTIONS_MAX / limits::PAGE_ITEMS_MAX {

@@ -41,6 +41,8 @@ pub struct LogSegment {
     pub items: Vec<LogLine>,
     /// Where to continue; `None` until something has run.
     pub place: Option<LogPlace>,
+    /// Before which line to read older ones; `None` if there are none of this execution or run.
+    pub older_before: Option<LogPlace>,
     /// Whether there are more lines now.
     pub more: bool,
 }
@@ -116,7 +118,12 @@ impl LogReader {
                 let mut items: Vec<LogLine> = self.removed_before(place).await?.into_iter().collect();
                 items.extend(page.items);
                 let place = Some(LogPlace { execution, number });
-                Ok(LogSegment { items, place, more: page.next.is_some() })
+                Ok(LogSegment {
+                    older_before: self.start_of(&items),
+                    items,
+                    place,
+                    more: page.next.is_some(),
+                })
             }
             LogSource::Job(job) => {
                 let latest = self.latest_of(job).await?;
@@ -124,23 +131,26 @@ impl LogReader {
                     latest.map(|latest| LogPlace { execution: latest.occurrence.attempt(1), number: 0 });
                 match (latest, place.or(start)) {
                     (Some(latest), Some(place)) => self.read_on(place, latest, limit).await,
-                    _ => Ok(LogSegment { items: vec![], place, more: false }),
+                    _ => Ok(LogSegment { items: vec![], place, older_before: None, more: false }),
                 }
             }
         }
     }
 
-    /// The last existing lines.
-    pub async fn last(&self, count: usize) -> Result<LogSegment, StoreError> {
-        let latest = match self.source {
-            LogSource::Execution(execution) => Some(execution),
-            LogSource::Job(job) => self.latest_of(job).await?,
+    /// The last existing lines, or those before one of them, of one execution or of one run of a job.
+    pub async fn last(&self, before: Option<LogPlace>, count: usize) -> Result<LogSegment, StoreError> {
+        let latest = match (before, self.source) {
+            (Some(before), _) => Some(before.execution),
+            (None, LogSource::Execution(execution)) => Some(execution),
+            (None, LogSource::Job(job)) => self.latest_of(job).await?,
         };
-        let Some(latest) = latest else { return Ok(LogSegment { items: vec![], place: None, more: false }) };
-        let first = if matches!(self.source, LogSource::Job(_)) { 1 } else { latest.attempt };
+        let Some(latest) = latest else {
+            return Ok(LogSegment { items: vec![], place: None, older_before: None, more: false });
+        };
+        let first = self.first_attempt(latest);
         let mut items: Vec<LogLine> = Vec::new();
         // Reads at least one line, to know where the log continues.
-        let end = self.store().last_logs(latest, count.max(1)).await?;
+        let end = self.store().last_logs(latest, before.map(|before| before.number), count.max(1)).await?;
         let number = end.last().map_or(0, |line| line.number);
         let is_whole = end.len() < count;
         items.extend(end.into_iter().rev().take(count));
@@ -153,10 +163,24 @@ impl LogReader {
                 break;
             }
             let execution = latest.occurrence.attempt(attempt);
-            items.extend(self.store().last_logs(execution, count - items.len()).await?.into_iter().rev());
+            let lines = self.store().last_logs(execution, None, count - items.len()).await?;
+            items.extend(lines.into_iter().rev());
         }
         items.reverse();
-        Ok(LogSegment { items, place: Some(LogPlace { execution: latest, number }), more: false })
+        let place = Some(LogPlace { execution: latest, number });
+        Ok(LogSegment { older_before: self.start_of(&items), items, place, more: false })
+    }
+
+    /// The first attempt whose lines are read together with those of this one.
+    fn first_attempt(&self, latest: ExecutionId) -> u32 {
+        if matches!(self.source, LogSource::Job(_)) { 1 } else { latest.attempt }
+    }
+
+    /// Where lines begin, if others may be before them.
+    fn start_of(&self, lines: &[LogLine]) -> Option<LogPlace> {
+        let LogLine { execution, number, .. } = *lines.first()?;
+        let is_first = number <= 1 && execution.attempt == self.first_attempt(execution);
+        (!is_first).then_some(LogPlace { execution, number })
     }
 
     async fn read_on(
@@ -185,7 +209,7 @@ impl LogReader {
                 break;
             }
         }
-        Ok(LogSegment { items, place: Some(place), more: !is_end })
+        Ok(LogSegment { older_before: self.start_of(&items), items, place: Some(place), more: !is_end })
     }
 
     /// The line at the beginning of a log whose first lines were removed by the log quota.

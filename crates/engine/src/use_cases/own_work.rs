@@ -49,6 +49,8 @@ impl UseCases {
                 job_type: None,
                 owner: None,
                 worker: None,
+                ended_from: None,
+                ended_until: None,
             };
             let (items, is_all) = self.first_in_scope(query).await?;
             own.executions += items.len() as u64;

@@ -106,6 +106,8 @@ impl UseCases {
             job_type: None,
             owner: None,
             worker: None,
+            ended_from: None,
+            ended_until: None,
         };
         let page = self.store().executions(query).await?;
         let jobs: BTreeSet<JobId> = page.items.iter().map(|one| one.view.id().occurrence.job).collect();

@@ -1,16 +1,17 @@
 //! Following history by position, and looking up open executions.
 
-use super::fixture::{Harness, at, behind, failed, job, job_with, once, succeeded};
+use super::fixture::{Harness, at, behind, died, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::{DEFAULT_OWNER, JobSpec};
+use punctual_core::job::{DEFAULT_OWNER, JobSpec, Priority};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon, ListedExecution,
     RunTimes, Store,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub async fn what_finished_is_followed_in_the_order_of_the_commits(store: Arc<dyn Store>) {
@@ -164,7 +165,16 @@ pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
 
 /// Everything of one kind.
 fn listing(walk: ExecutionWalk) -> ExecutionQuery {
-    ExecutionQuery { walk, limit: 10, queue: None, job_type: None, owner: None, worker: None }
+    ExecutionQuery {
+        walk,
+        limit: 10,
+        queue: None,
+        job_type: None,
+        owner: None,
+        worker: None,
+        ended_from: None,
+        ended_until: None,
+    }
 }
 
 const RUNNING: ExecutionWalk = ExecutionWalk::Running { after: None };
@@ -226,6 +236,67 @@ pub async fn executions_of_all_jobs_are_listed_by_how_they_stand(store: Arc<dyn 
         assert_eq!(walked(&harness, listing(walk)).await, [], "{walk:?}: deleted jobs are hidden");
     }
     assert_eq!(walked(&harness, listing(ended(Status::Succeeded))).await, [second]);
+}
+
+pub async fn queued_executions_are_listed_in_the_order_of_claims(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    for number in 1..=12 {
+        let change = |spec: &mut JobSpec| {
+            spec.queue = if number == 12 { "other" } else { "mail" }.to_owned();
+            spec.job_type = format!("type {}", number % 3);
+            spec.priority = Priority::new(if number % 2 == 0 { 9 } else { 2 }).unwrap();
+        };
+        harness.submit(at(1), job_with(number, change)).await;
+    }
+    let next = async |limit, job_type: Option<&str>| -> Vec<u32> {
+        let job_type = job_type.map(str::to_owned);
+        let query =
+            ExecutionQuery { queue: Some("mail".to_owned()), limit, job_type, ..listing(ExecutionWalk::Next) };
+        let page = harness.store.executions(query).await.unwrap();
+        assert_eq!(page.next, None, "one page");
+        let number = |listed| (1..=12).find(|number| job(*number).id == id_of(listed).occurrence.job).unwrap();
+        page.items.iter().map(number).collect()
+    };
+    assert_eq!(next(100, None).await, [2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]);
+    assert_eq!(next(3, None).await, [2, 4, 6]);
+    assert_eq!(next(100, Some("type 0")).await, [6, 3, 9]);
+    let nowhere = ExecutionQuery { queue: Some("nowhere".to_owned()), ..listing(ExecutionWalk::Next) };
+    assert_eq!(walked(&harness, nowhere).await, []);
+}
+
+pub async fn executions_that_ended_within_a_time_are_found_from_its_end(store: Arc<dyn Store>) {
+    let harness = Harness::new(store);
+    let mut worker = harness.worker().await;
+    const COUNT: u32 = 20;
+    for number in 1..=COUNT {
+        harness.submit(at(1), job(number)).await;
+    }
+    let mut ended = BTreeMap::new();
+    for number in 0..COUNT {
+        let seconds = 100 + 600 * i64::from(number);
+        let time = at(seconds);
+        let status = if number % 5 == 4 { died(seconds) } else { succeeded(seconds) };
+        ended.insert(time, worker.run(time, status).await.0);
+    }
+    let within = async |from: Option<i64>, until: Option<i64>| {
+        let walk = ExecutionWalk::Finished { status: Status::Succeeded, before: None };
+        let query =
+            ExecutionQuery { ended_from: from.map(at), ended_until: until.map(at), limit: 3, ..listing(walk) };
+        walked(&harness, query).await
+    };
+    let expected = |from: i64, until: i64| -> Vec<ExecutionId> {
+        let is_shown = |index: &usize| index % 5 != 4;
+        let all: Vec<_> = ended.iter().enumerate().collect();
+        let chosen = all.into_iter().rev().filter(|(index, (time, _))| {
+            is_shown(index) && **time >= at(from) && **time < at(until)
+        });
+        chosen.map(|(_, (_, id))| *id).collect()
+    };
+    for (from, until) in [(0, 20_000), (0, 100), (0, 101), (700, 5_500), (11_500, 11_501), (11_501, 20_000)] {
+        assert_eq!(within(Some(from), Some(until)).await, expected(from, until), "{from} to {until}");
+    }
+    assert_eq!(within(None, Some(4_000)).await, expected(0, 4_000));
+    assert_eq!(within(Some(4_000), None).await, expected(4_000, 20_000));
 }
 
 pub async fn a_list_of_executions_is_filtered_and_goes_on(store: Arc<dyn Store>) {

@@ -220,7 +220,7 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
         let some = (0..lines / 4).map(|_| line(1, long.clone())).collect();
         harness.store.append_logs(some).await.unwrap();
     }
-    let last = harness.store.last_logs(job(1).id.occurrence(1).attempt(1), 2).await.unwrap();
+    let last = harness.store.last_logs(job(1).id.occurrence(1).attempt(1), None, 2).await.unwrap();
     assert!(last[1].message.contains("dropped") && !last[0].message.contains("dropped"), "the message appears once");
     assert_eq!(last[1].stream, LogStream::Log);
     let mut bytes = 0;
@@ -235,6 +235,6 @@ pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
     }
     assert!(bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX + 3 * limits::LOG_LINE_BYTES_MAX, "{bytes}");
     harness.store.append_logs(vec![line(2, "next".to_owned())]).await.unwrap();
-    let next = harness.store.last_logs(job(1).id.occurrence(1).attempt(2), 10).await.unwrap();
+    let next = harness.store.last_logs(job(1).id.occurrence(1).attempt(2), None, 10).await.unwrap();
     assert_eq!(next.len(), 1, "the next attempt has a separate log");
 }

@@ -436,8 +436,16 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     let finished = ExecutionWalk::Finished { status: Status::Succeeded, before: None };
     let (running, queued) = (ExecutionWalk::Running { after: None }, ExecutionWalk::Queued { before: None });
     for walk in [running, queued, ExecutionWalk::Waiting { before: None }, finished] {
-        let mut query =
-            ExecutionQuery { walk, limit: 2, queue: None, job_type: None, owner: None, worker: None };
+        let mut query = ExecutionQuery {
+            walk,
+            limit: 2,
+            queue: None,
+            job_type: None,
+            owner: None,
+            worker: None,
+            ended_from: None,
+            ended_until: None,
+        };
         let mut found = Vec::new();
         loop {
             let page = printable(store.executions(query.clone()).await);

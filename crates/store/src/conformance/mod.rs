@@ -279,6 +279,8 @@ macro_rules! each_conformance_case {
                 executions_of_all_jobs_are_listed_by_how_they_stand,
                 a_list_of_executions_is_filtered_and_goes_on,
                 a_list_of_executions_is_filtered_by_owner_and_goes_on,
+                queued_executions_are_listed_in_the_order_of_claims,
+                executions_that_ended_within_a_time_are_found_from_its_end,
             }
             report {
                 a_success_closes_the_occurrence,

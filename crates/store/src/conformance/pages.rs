@@ -104,7 +104,7 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     let listed = followed!(walk => {
         let walk = walk.unwrap_or(ExecutionWalk::Finished { status: Status::Succeeded, before: None });
         let (queue, job_type, owner, worker) = (None, None, None, None);
-        harness.store.executions(ExecutionQuery { walk, limit: 1_000, queue, job_type, owner, worker })
+        harness.store.executions(ExecutionQuery { walk, limit: 1_000, queue, job_type, owner, worker, ended_from: None, ended_until: None })
     });
     assert_eq!(sizes(&listed), [PER_PAGE, PER_PAGE, 2], "executions");
     let listed = listed.iter().flatten().map(|item| match &item.view {
@@ -192,7 +192,10 @@ pub async fn a_page_of_log_lines_is_bounded_by_what_they_say(store: Arc<dyn Stor
     store.append_logs((0..COUNT).map(line).collect()).await.unwrap();
     let pages = followed!(after => store.logs(execution, after, 1_000));
     assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2]);
-    let last = store.last_logs(execution, 1_000).await.unwrap();
+    let last = store.last_logs(execution, None, 1_000).await.unwrap();
     let times: Vec<_> = last.iter().map(|line| line.timestamp).collect();
     assert_eq!(times, [at(6), at(7), at(8), at(9)], "the last ones that fit into a page");
+    let older = store.last_logs(execution, Some(last[0].number), 3).await.unwrap();
+    let times: Vec<_> = older.iter().map(|line| line.timestamp).collect();
+    assert_eq!(times, [at(3), at(4), at(5)], "those before them");
 }

@@ -95,7 +95,7 @@ impl JobSnapshot {
         let execution = latest.unwrap_or(job.occurrence(1).attempt(1));
         let occurrence = execution.occurrence;
         let ids: Vec<OccurrenceId> = (1..=occurrence.number + 1).map(|n| job.occurrence(n)).collect();
-        let last_lines = store.last_logs(execution, 2).await.unwrap();
+        let last_lines = store.last_logs(execution, None, 2).await.unwrap();
         JobSnapshot {
             view,
             history,
@@ -236,6 +236,8 @@ async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
                 job_type: None,
                 owner: owner.map(str::to_owned),
                 worker: worker.map(str::to_owned),
+                ended_from: None,
+                ended_until: None,
             };
             let listed = pages(async |place: Option<ExecutionWalk>| {
                 let page = store.executions(query(place.unwrap_or(walk))).await.unwrap();

@@ -20,7 +20,9 @@ use punctual_core::occurrence::{Finished, LiveState};
 use punctual_core::ports::{
     ExecutionQuery, ExecutionView, ExecutionWalk, Lane, ListedExecution, Page, RunningPlace,
 };
+use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// A row that was read: the cursor after it, and its item if it matches.
 struct ListedRow {
@@ -55,6 +57,22 @@ struct Details {
     finished: BTreeMap<u64, Finished>,
 }
 
+/// Lanes of a queue that are merged into the order of its claims. Queues have few job types.
+const LANES_MERGED_MAX: usize = 500;
+/// Executions of a queue that are listed in the order of claims.
+const NEXT_MAX: usize = 100;
+/// How much later than it ended an execution may be committed, compared with others: clocks differ, and commits wait.
+const COMMIT_LAG: Duration = Duration::from_secs(60);
+
+/// Whether all executions from this one on, which ended at this time, ended before another time.
+fn is_past(from: Option<Timestamp>, ended: Option<Timestamp>) -> bool {
+    from.zip(ended).is_some_and(|(from, ended)| ended.plus(COMMIT_LAG) < from)
+}
+
+fn ended_within(query: &ExecutionQuery, ended: Timestamp) -> bool {
+    query.ended_from.is_none_or(|from| ended >= from) && query.ended_until.is_none_or(|until| ended < until)
+}
+
 /// The rows that a list has read, and their number: some may be malformed.
 struct ListedRows {
     looked_at: Vec<ListedRow>,
@@ -70,7 +88,9 @@ impl Reads<'_> {
         self.connection.begin_snapshot().await?;
         let page = self.page_of_executions(query).await?;
         self.connection.end_snapshot().await?;
-        Ok(page)
+        // The first of each lane are all that was read.
+        let next = page.next.filter(|walk| !matches!(walk, ExecutionWalk::Next));
+        Ok(Page { next, ..page })
     }
 
     async fn page_of_executions(
@@ -83,7 +103,12 @@ impl Reads<'_> {
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
                 self.look_at_open(before, looked_at_max, query).await?
             }
+            ExecutionWalk::Next => self.look_at_next(query).await?,
             ExecutionWalk::Finished { status, before } => {
+                let before = match (before, query.ended_until) {
+                    (None, Some(until)) => Some(self.place_after(until).await?),
+                    (before, _) => before,
+                };
                 self.look_at_finished(status, before, looked_at_max, query).await?
             }
         };
@@ -174,6 +199,51 @@ impl Reads<'_> {
         Ok(ListedRows { looked_at, rows: found.len() })
     }
 
+    /// The executions of a queue that workers claim next.
+    async fn look_at_next(&mut self, query: &ExecutionQuery) -> Result<ListedRows, Fault> {
+        let Some(queue) = query.queue.as_deref() else {
+            return Ok(ListedRows { looked_at: vec![], rows: 0 });
+        };
+        let lanes =
+            self.rows(Query::of(ReadKind::LanesOfQueue, row![queue, limit(LANES_MERGED_MAX)])).await?;
+        let lanes = lanes.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
+        let heads = Query::listed(ReadKind::HeadsOfLanes, row_list::numbers(lanes));
+        let found = self.rows(heads.with(row![limit(query.limit.clamp(1, NEXT_MAX))])).await?;
+        let mut rows: Vec<LiveRow> = readable(found.iter().map(|row| read_live(row, 0)))?;
+        rows.sort_unstable_by_key(|row| (row.live.rank, row.live.id));
+        let lanes = self.lanes(rows.iter().map(|row| row.lane)).await?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for LiveRow { live, lane, .. } in rows {
+            let Some(lane) = skip_malformed(lanes.lane(lane))?.cloned() else { continue };
+            if looked_at.len() < query.limit && is_execution_meant(query, &lane, None) {
+                let job = live.id.job;
+                let shown = Some(ListedItem::live(job, lane, ExecutionView::Live { live, worker: None }));
+                looked_at.push(ListedRow { walk: ExecutionWalk::Next, shown });
+            }
+        }
+        Ok(ListedRows { looked_at, rows: 0 })
+    }
+
+    /// A position in history, before which are all executions that ended before a time. Found by halving: positions
+    /// follow the order of commits, which is that of the times except for [`COMMIT_LAG`].
+    async fn place_after(&mut self, until: Timestamp) -> Result<u64, Fault> {
+        let until = until.plus(COMMIT_LAG);
+        let (mut low, mut high) = (0, i64::MAX as u64);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rows =
+                self.rows(Query::of(ReadKind::FinishedBefore, row![counter(middle + 1), limit(1)])).await?;
+            let read = |row: &AnyRow| -> Result<(u64, Timestamp), Fault> {
+                Ok((read(row, 0, "history.place")?, read(row, 1, "history.completed_at")?))
+            };
+            match rows.first().map(|row| skip_malformed(read(row))).transpose()?.flatten() {
+                Some((place, ended)) if ended >= until => high = place,
+                _ => low = middle + 1,
+            }
+        }
+        Ok(high)
+    }
+
     async fn look_at_finished(
         &mut self,
         status: Status,
@@ -187,6 +257,10 @@ impl Reads<'_> {
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in rows.iter() {
             let Some(place) = skip_malformed(read(row, 0, "history.place"))? else { continue };
+            let ended: Option<Timestamp> = skip_malformed(read(row, 1, "history.completed_at"))?;
+            if is_past(query.ended_from, ended) {
+                return Ok(ListedRows { looked_at, rows: 0 });
+            }
             let read = || -> Result<Option<ListedItem>, Fault> {
                 let ended: Status = read(row, 2, "history.status")?;
                 // A job without a row is gone; a job marked as deleted is treated the same.
@@ -195,11 +269,10 @@ impl Reads<'_> {
                 let lane: Option<i64> = get(row, 5)?;
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
-                let what = ListedContent::Finished(EndedAt {
-                    place,
-                    completed_at: read(row, 1, "history.completed_at")?,
-                });
-                let is_meant = is_execution_meant(query, &lane, get(row, 4)?);
+                let completed_at = read(row, 1, "history.completed_at")?;
+                let what = ListedContent::Finished(EndedAt { place, completed_at });
+                let is_meant =
+                    is_execution_meant(query, &lane, get(row, 4)?) && ended_within(query, completed_at);
                 Ok(is_meant.then_some(ListedItem { what, job: job_id(row, 3)?, lane, bytes: get(row, 7)? }))
             };
             let shown = skip_malformed(read())?.flatten();

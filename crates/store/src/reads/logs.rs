@@ -24,8 +24,13 @@ impl Reads<'_> {
         self.page(wanted, after, query, |row| read_line(row, execution)).await
     }
 
-    /// The last lines of one execution, in order: as many as fit into a page.
-    pub async fn last_logs(&mut self, execution: ExecutionId, wanted: usize) -> Result<Vec<LogLine>, Fault> {
+    /// The last lines of one execution, or those before one of them, in order: as many as fit into a page.
+    pub async fn last_logs(
+        &mut self,
+        execution: ExecutionId,
+        before: Option<u64>,
+        wanted: usize,
+    ) -> Result<Vec<LogLine>, Fault> {
         if wanted == 0 {
             return Ok(vec![]);
         }
@@ -33,7 +38,7 @@ impl Reads<'_> {
             query(ReadKind::LastLines, execution, before.map_or(i64::MAX, counter), count)
         };
         let wanted = wanted.min(limits::PAGE_ITEMS_MAX);
-        let mut lines = self.page(wanted, None, query, |row| read_line(row, execution)).await?.items;
+        let mut lines = self.page(wanted, before, query, |row| read_line(row, execution)).await?.items;
         lines.reverse();
         Ok(lines)
     }

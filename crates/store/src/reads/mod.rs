@@ -100,6 +100,9 @@ pub(crate) enum ReadKind {
     OpenExecutions,
     Running,
     OpenBefore,
+    LanesOfQueue,
+    /// The first queued rows of each lane, in the order of claims.
+    HeadsOfLanes,
     /// May end with the length of error and result.
     FinishedBefore,
     FinishedAt,

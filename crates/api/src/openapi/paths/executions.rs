@@ -5,7 +5,7 @@ use super::jobs::request_key;
 use super::{DEAD_LETTERS, EXECUTIONS, NO_JOB, execution_id, job_id, paged, streaming};
 use axum::http::Method;
 use punctual_client::schema::OCCURRENCE_EXAMPLE;
-use punctual_client::schema::{Schema, flag, text, the, time, whole};
+use punctual_client::schema::{Schema, flag, one_of, text, the, time, whole};
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
 use punctual_engine::UseCase;
@@ -70,6 +70,13 @@ fn lines(operation: Operation) -> Operation {
     let operation = paged(operation)
         .in_query("follow", follow.otherwise(false))
         .in_query("tail", tail)
+        .in_query(
+            "before",
+            text().about(
+                "The `previous_cursor` of a page: the last `limit` lines before it. Cannot be combined with `tail` or \
+                 `follow`.",
+            ),
+        )
         .in_query("tag", text().about("Only lines of jobs that have this tag."))
         .in_query("since", time().about("Only lines written at or after this time."))
         .in_query(
@@ -128,7 +135,19 @@ fn list() -> Operation {
         .in_query("queue", text().about("Only executions of jobs of this queue."))
         .in_query("job_type", text().about("Only executions of jobs of this type."))
         .in_query("owner", text().about("Only executions of jobs of this owner."))
-        .in_query("worker", text().about("Only executions that run or ran on the worker with this name."));
+        .in_query("worker", text().about("Only executions that run or ran on the worker with this name."))
+        .in_query("ended_from", time().about("Only executions that ended at or after this time."))
+        .in_query(
+            "ended_until",
+            time().about("Only executions that ended before this time. The list begins there, however old it is."),
+        )
+        .in_query(
+            "order",
+            one_of(&["claim"]).about(
+                "With `status=QUEUED` and a `queue`: the executions that workers claim next, in that order, on one page. \
+                 A worker takes the first of the job types that it runs.",
+            ),
+        );
     paged(operation).answers(200, "One page.", "RunPage")
 }
 

@@ -139,6 +139,7 @@ impl MySqlReading {
         };
         let rows = match read {
             ReadKind::DueSchedules | ReadKind::DueLive => self.due(read, &list, chosen(&[0, 1])).await?,
+            ReadKind::HeadsOfLanes => self.heads_of_lanes(&list, chosen(&[0])).await?,
             ReadKind::Ahead => self.ahead(chosen(&[0, 1, 2])).await?,
             ReadKind::OneJob => self.listed(JOBS_BY_ID, &List::of(values.into_iter().map(|id| [id]))).await?,
             ReadKind::ActiveJobs => self.active_jobs(chosen(&[0, 1]), get(&values[..], 1)?).await?,
@@ -164,6 +165,15 @@ impl MySqlReading {
         let segments: Vec<i64> = list.rows().map(|segment| get(segment, 0)).collect::<Result<_, _>>()?;
         let sql = if read == ReadKind::DueLive { due_live(&segments) } else { due_schedules(&segments) };
         self.all(&sql, segments.iter().flat_map(|_| bounds.clone()).collect()).await
+    }
+
+    async fn heads_of_lanes(&mut self, lanes: &List<'_>, most: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let mut rows = Vec::new();
+        for lane in lanes.rows().flatten() {
+            let values = [vec![lane.clone().into()], most.clone()].concat();
+            rows.extend(self.all(HEAD_OF_LANE, values).await?);
+        }
+        Ok(rows)
     }
 
     async fn ahead(&mut self, values: Vec<Value>) -> Result<Vec<Row>, Fault> {

@@ -33,6 +33,12 @@ pub(crate) const ACTIVE_LIVE: &str = "SELECT live.job FROM live FORCE INDEX (PRI
      GROUP BY live.job ORDER BY live.job DESC LIMIT ?";
 pub(crate) const ACTIVE_SCHEDULES: &str = "SELECT schedules.job FROM schedules FORCE INDEX (PRIMARY) WHERE schedules.job < ? \
      ORDER BY schedules.job DESC LIMIT ?";
+pub(crate) const HEAD_OF_LANE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = ? \
+     ORDER BY live.claim_rank, live.job, live.occurrence LIMIT ?"
+);
 /// A branch for each job: a window function would read all open occurrences of a job to return a few rows.
 pub(crate) const OPEN_OF_JOB: &str = concat!(
     "(SELECT ",
@@ -141,6 +147,7 @@ macro_rules! statements {
                 ReadKind::DueSchedules
                 | ReadKind::DueLive
                 | ReadKind::Ahead
+                | ReadKind::HeadsOfLanes
                 | ReadKind::ActiveJobs
                 | ReadKind::OneJob
                 | ReadKind::OpenOfJobs
@@ -334,6 +341,7 @@ statements! {
          ORDER BY live.job DESC, live.occurrence DESC LIMIT ?"
     );
     // Only the columns that decide whether a row matches: results and errors are large.
+    LanesOfQueue [0, 1] = "SELECT id FROM lanes FORCE INDEX (lanes_name) WHERE queue = ? LIMIT ?";
     FinishedBefore [0, 1] = "SELECT history.place, history.completed_at, history.status, history.job, \
          workers.name, jobs.lane, jobs.mark, 0 FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
          LEFT JOIN jobs ON jobs.id = history.job WHERE history.place < ? ORDER BY history.place DESC LIMIT ?";

@@ -86,6 +86,8 @@ fn searches() -> Vec<Search> {
             "live",
             "PRIMARY",
         ),
+        search(sql(ReadKind::LanesOfQueue), vec![Value::from("queue 7"), limit()], "lanes", "lanes_name"),
+        search(HEAD_OF_LANE, vec![number(1), limit()], "live", "live_claim"),
         search(sql(ReadKind::OpenBefore), vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
         search(sql(ReadKind::FinishedBefore), vec![number(9_000), limit()], "history", "PRIMARY"),
         search(sql(ReadKind::NamesOfJobs), vec![some()], "jobs", "PRIMARY"),

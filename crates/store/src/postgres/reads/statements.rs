@@ -290,6 +290,13 @@ statements! {
     );
     // Only the columns that decide whether a row matches, and the lengths of its result and error, which are
     // large.
+    LanesOfQueue = "SELECT id FROM lanes WHERE queue = $1 LIMIT $2";
+    HeadsOfLanes = concat!(
+        "SELECT ",
+        live_columns!(),
+        " FROM unnest($1::bigint[]) AS wanted (lane) CROSS JOIN LATERAL (SELECT * FROM live \
+         WHERE live.lane = wanted.lane AND live.state = 1 ORDER BY live.rank, live.job, live.occurrence LIMIT $2) AS live"
+    );
     FinishedBefore = concat!(
         "SELECT history.place, history.completed_at, history.status, history.job, workers.name, jobs.lane, jobs.mark, \
          history.bytes FROM (SELECT place, completed_at, status, worker, job, \

@@ -45,6 +45,8 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (statement(ReadKind::OpenOfJobBefore), &[JOB, "1000", "0", "101"], "live_pkey"),
     (statement(ReadKind::OpenOfJobs), &[JOBS_NAMED, "10"], "live_pkey"),
     (statement(ReadKind::LastFinished), &[JOBS_NAMED, "8"], "_pkey"),
+    (statement(ReadKind::LanesOfQueue), &["'queue 7'", "100"], "lanes_queue_job_type_key"),
+    (statement(ReadKind::HeadsOfLanes), &["ARRAY[1, 2]::bigint[]", "100"], "live_claim"),
     (statement(ReadKind::OpenBefore), &[JOB, "1", "2000"], "live_pkey"),
     (statement(ReadKind::FinishedBefore), &["15000", "2000"], "place_idx"),
     (statement(ReadKind::FinishedAt), &["ARRAY[100]::bigint[]", "ARRAY[100]::bigint[]"], "place_idx"),

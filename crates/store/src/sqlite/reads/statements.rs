@@ -211,6 +211,12 @@ statements! {
         " FROM live WHERE (live.job, live.occurrence) < (?1, ?2) \
          ORDER BY live.job DESC, live.occurrence DESC LIMIT ?3"
     );
+    LanesOfQueue = "SELECT id FROM lanes WHERE queue = ?1 LIMIT ?2";
+    HeadsOfLanes = concat!(
+        "SELECT ",
+        live_columns!(),
+        " FROM live WHERE live.lane = ?1 AND live.state = 1 ORDER BY live.rank, live.job, live.occurrence LIMIT ?2"
+    );
     // Only the columns that decide whether a row matches: results and errors are large.
     FinishedBefore = "SELECT history.seq, history.completed_at, history.status, history.job, workers.name, jobs.lane, \
          jobs.mark, 0 FROM history LEFT JOIN workers ON workers.id = history.worker \

@@ -80,7 +80,7 @@ async fn readers_learn_up_to_which_time_lines_are_missing() {
         store.append_logs(lines(number)).await.unwrap();
     }
     let until = store.logs_removed_until().await.unwrap().expect("lines were removed");
-    let first_kept = store.last_logs(execution(19), 1).await.unwrap().remove(0).timestamp;
+    let first_kept = store.last_logs(execution(19), None, 1).await.unwrap().remove(0).timestamp;
     assert!(at(0) < until && until < first_kept, "{until}");
     let figures = store.figures().await.unwrap();
     assert!(figures.log_lines_removed > BATCH as u64 && figures.log_bytes_removed > 0, "{figures:?}");

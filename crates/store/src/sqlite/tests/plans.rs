@@ -71,6 +71,8 @@ const SEARCHES: &[(&str, &str)] = &[
     (statement(ReadKind::RunTimesAfter), "history USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
     (statement(ReadKind::FinishedBefore), "history USING INTEGER PRIMARY KEY (rowid<?)"),
     (statement(ReadKind::FinishedAt), "history USING INTEGER PRIMARY KEY (rowid=?)"),
+    (statement(ReadKind::LanesOfQueue), "lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (queue=?)"),
+    (statement(ReadKind::HeadsOfLanes), "live USING INDEX live_claim (lane=?)"),
     (statement(ReadKind::OpenBefore), "live USING PRIMARY KEY ((job,occurrence)<(?,?))"),
     (statement(ReadKind::NamesOfJobs), "jobs USING PRIMARY KEY (id=?)"),
     (statement(ReadKind::Running), "sessions USING INTEGER PRIMARY KEY (rowid=?)"),
