@@ -226,7 +226,16 @@ impl Reconciler {
         findings: &mut NotifyFindings,
     ) -> Result<(usize, Option<OccurrenceId>), StoreError> {
         let limit = JOBS_PAGE;
-        let query = ExecutionQuery { walk, limit, queue: None, job_type: None, owner: None, worker: None };
+        let query = ExecutionQuery {
+            walk,
+            limit,
+            queue: None,
+            job_type: None,
+            owner: None,
+            worker: None,
+            ended_from: None,
+            ended_until: None,
+        };
         let listed = context.store.executions(query).await?.items;
         let last = listed.last().filter(|_| listed.len() == limit).map(|last| last.view.id().occurrence);
         let now = context.time.now();

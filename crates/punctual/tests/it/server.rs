@@ -19,7 +19,7 @@ pub const ALLOW_ROOT: &str = "PUNCTUAL_ALLOW_ROOT_COMMANDS";
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// How long an expected event may take. Generous, because the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Polls until the condition holds; fails with `what` if it never does.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
