@@ -4,7 +4,7 @@ import { html } from './lib.js';
 import { parseExact, part, post, remove } from './api.js';
 import { ask, attempt, can } from './state.js';
 import { Field, Name, pretty } from './ui.js';
-import { go } from './router.js';
+import { go, segments } from './router.js';
 
 export const short = (id) => id.slice(0, 8);
 const named = (job) => html`<${Name}>${job.name}</${Name}>`;
@@ -34,8 +34,9 @@ export async function act(verb, job, after) {
   if (answer === undefined) return false;
   const result = await attempt(() => send(verb, job.job_id, edits ? withPayload(answer.payload, job.payload) : undefined), `${done}: ${job.name}`);
   if (result === undefined) return false;
-  if (verb === 'delete') go('jobs');
-  else if (verb === 'trigger' && result?.execution_id) go(`executions/${part(result.execution_id)}`);
+  // The page of a job that is gone has nothing to read again.
+  if (verb === 'delete' && segments().length > 1) { go('jobs'); return true; }
+  if (verb === 'trigger' && result?.execution_id) go(`executions/${part(result.execution_id)}`);
   after?.();
   return true;
 }

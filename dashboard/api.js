@@ -14,20 +14,33 @@ export const online = signal(true);
 /** When the server last answered, in milliseconds of this browser. */
 export const lastAnswer = signal(0);
 
+/** Whether this browser keeps the text of numbers in JSON. Others read and write it with this mark, as a text. */
+const keepsNumbers = 'rawJSON' in JSON;
+const MARK = `number ${Math.random()}:`;
+
 /** A number whose text in JSON would not survive a conversion to a double. */
 export class ExactNumber {
   constructor(source) { this.source = source; }
   valueOf() { return Number(this.source); }
   toString() { return this.source; }
-  toJSON() { return 'rawJSON' in JSON ? /** @type {any} */ (JSON).rawJSON(this.source) : Number(this.source); }
+  toJSON() { return keepsNumbers ? /** @type {any} */ (JSON).rawJSON(this.source) : MARK + this.source; }
 }
 
 /** Like JSON.parse, but numbers keep their text if a double cannot represent it. */
 export function parseExact(text) {
-  return JSON.parse(text, (_key, value, context) => {
-    const source = context?.source;
-    return typeof value === 'number' && source !== undefined && String(value) !== source ? new ExactNumber(source) : value;
-  });
+  if (keepsNumbers) {
+    return JSON.parse(text, (_key, value, context) => {
+      const source = context?.source;
+      return typeof value === 'number' && source !== undefined && String(value) !== source ? new ExactNumber(source) : value;
+    });
+  }
+  const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (found) => found.startsWith('"') || String(Number(found)) === found ? found : JSON.stringify(MARK + found));
+  return JSON.parse(marked, (_key, value) => typeof value === 'string' && value.startsWith(MARK) ? new ExactNumber(value.slice(MARK.length)) : value);
+}
+
+function stringifyExact(value) {
+  const text = JSON.stringify(value);
+  return keepsNumbers ? text : text.replace(new RegExp(`"${MARK}([^"]*)"`, 'g'), '$1');
 }
 
 /** Characters that turn the text after them around are escaped, so that a document looks like what it is. */
@@ -57,6 +70,9 @@ export function query(params) {
   return text ? `?${text}` : '';
 }
 
+/** A read without an answer for so long is given up: its connection may be gone without an error. */
+const READ_MS_MAX = 30_000;
+
 /**
  * @param {string} method
  * @param {string} path below /api/v1
@@ -67,9 +83,9 @@ export async function request(method, path, { params, body, headers, signal: abo
   try {
     answer = await fetch(API + path + query(params), {
       method,
-      signal: abort,
+      signal: method === 'GET' ? AbortSignal.any([AbortSignal.timeout(READ_MS_MAX), ...(abort ? [abort] : [])]) : abort,
       headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? undefined : stringifyExact(body),
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;

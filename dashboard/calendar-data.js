@@ -37,9 +37,9 @@ export async function readDays(days, filter, abort) {
 }
 
 const ENDED = ['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'LOST'];
-/** Executions of the range: as many as a bounded number of reads finds. */
+/** Executions of the range, also those that ended up to an hour after it: as many as a bounded number of reads finds. */
 export async function readPast(from, until, { queue }, abort) {
-  const pages = await Promise.all(ENDED.map((status) => get('executions', { status, queue, limit: 1000 }, abort).catch(() => ({ items: [] }))));
+  const pages = await Promise.all(ENDED.map((status) => get('executions', { status, queue, limit: 1000, ended_from: new Date(from).toISOString(), ended_until: new Date(until + HOUR).toISOString() }, abort).catch(() => ({ items: [] }))));
   return pages.flatMap((page) => page.items).filter((one) => Date.parse(one.scheduled_time) >= from && Date.parse(one.scheduled_time) < until);
 }
 

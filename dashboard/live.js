@@ -62,15 +62,33 @@ channel?.addEventListener('message', ({ data }) => {
 
 let source = null;
 let failures = 0;
+/** When this tab last heard the stream, or opened it. The server sends a heartbeat after 15 s without events. */
+let soundAt = 0;
+const SILENT_MS = 45000;
+const SILENT_AFTER_SLEEP_MS = 20000;
+/** A connection may be gone without an error: behind a proxy, or after the machine has slept. */
+function reopenAfter(silence) {
+  if (!isLeader || !source || session.peek() !== 'in' || Date.now() - soundAt < silence) return;
+  tell({ state: 'broken' });
+  open();
+}
+
 function open() {
   source?.close();
+  soundAt = Date.now();
   if (session.peek() !== 'in') return;
   source = new EventSource(API + 'events' + (lastId ? `?cursor=${encodeURIComponent(lastId)}` : ''));
   source.onopen = () => {
     failures = 0;
-    tell({ state: 'live', at: Date.now() });
+    soundAt = Date.now();
+    tell({ state: 'live', at: soundAt });
   };
+  source.addEventListener('heartbeat', (event) => {
+    soundAt = Date.now();
+    tell({ state: 'live', at: soundAt, id: event.lastEventId });
+  });
   source.addEventListener('execution', (event) => {
+    soundAt = Date.now();
     try {
       tell({ execution: JSON.parse(event.data), id: event.lastEventId, at: Date.now() });
     } catch { /* A line that is not JSON tells nothing. */ }
@@ -95,6 +113,8 @@ export function listen() {
   if (channel && navigator.locks) navigator.locks.request('punctual-events:' + API, lead);
   else lead();
   // A laptop that wakes up should not wait for the next retry.
+  setInterval(() => reopenAfter(SILENT_MS), 5000);
+  document.addEventListener('visibilitychange', () => { if (document.visibilityState === 'visible') reopenAfter(SILENT_AFTER_SLEEP_MS); });
   addEventListener('online', () => { if (isLeader && stream.peek() !== 'live') open(); });
 }
 

@@ -6,7 +6,7 @@ import { can, clock, isLimited, isManual, me, now, readClock, readMe, say, theme
 import { go, place, segments } from './router.js';
 import { heardAt, listen, restart, stream } from './live.js';
 import { Button, Dialog, Empty, Failure, Head, Icon, Menu, Messages, Name, Notice, Question } from './ui.js';
-import { BROWSER_ZONE, full, relative, zoneFor, zoneLabel } from './time.js';
+import { BROWSER_ZONE, full, relative, zoneFor, zoneLabel, zoneShort } from './time.js';
 
 document.querySelector('base').href = ROOT;
 
@@ -58,7 +58,7 @@ function Top({ openMenu, openPalette, openKeys }) {
     <button type="button" class="search" onClick=${openPalette}><${Icon} name="search"/><span class="cut grow">Search or jump to…</span><kbd class="hide-small">Ctrl K</kbd></button>
     <span class="spring"></span>
     <${LiveState}/>
-    <${Menu} label=${`Time zone: ${zoneLabel.value}`} icon="globe" kind="plain" text=${html`<span class="hide-small">${zoneLabel.value}</span>`} items=${[
+    <${Menu} label=${`Time zone: ${zoneLabel.value}`} icon="globe" kind="plain" text=${html`<span class="hide-small">${zoneLabel.value}</span><span class="small only-narrow">${zoneShort.value}</span>`} items=${[
       { about: 'Times are shown in' },
       { text: `This browser: ${BROWSER_ZONE}`, on: zoneChoice.value === 'browser', run: () => { zoneChoice.value = 'browser'; } },
       { text: "The job's time zone", on: zoneChoice.value === 'job', run: () => { zoneChoice.value = 'job'; } },

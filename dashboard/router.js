@@ -33,8 +33,8 @@ addEventListener('click', (event) => {
 
 export const params = () => new URLSearchParams(place.value.search);
 
-/** Changes some parameters of this address; null removes one. */
-export function setParams(changes, { replace = true } = {}) {
+/** Changes some parameters of this address; null removes one. The back button undoes it, unless `replace` is set: for text, letter by letter. */
+export function setParams(changes, { replace = false } = {}) {
   const search = params();
   for (const [name, value] of Object.entries(changes)) {
     search.delete(name);
@@ -43,3 +43,5 @@ export function setParams(changes, { replace = true } = {}) {
   const text = search.toString();
   go(place.peek().path + (text ? `?${text}` : ''), { replace });
 }
+/** For the `onChange` of a text field. */
+export const typed = (name) => (value) => setParams({ [name]: value }, { replace: true });

@@ -52,7 +52,7 @@ export function ExecutionsOverTime({ by, name, owner, title = 'Executions' }) {
   }, [found]);
   if (found === null) return null;
   return html`<${Card} title=${title} extra=${html`<span class="muted small">${found ? `${count(found.total)} ended, in steps of ${stepName(found.step)}` : ''}</span><${RangeChoice}/>`}>
-    ${data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} least=${4} axis=${(value) => Number.isInteger(value) ? count(value) : ''} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
+    ${data && found.total === 0 ? html`<p class="muted">No execution ended in this time.</p>` : data ? html`<${Chart} label=${`${title} that ended in each step of time`} zone=${zoneFor()} data=${data} height=${170} least=${4} axis=${(value) => Number.isInteger(value) ? count(value) : ''} series=${[{ label: 'succeeded', color: 'ok', kind: 'bars' }, { label: 'failed', color: 'bad', kind: 'bars' }, { label: 'did not run', color: 'off' }]}/>` : html`<p class="muted">Reading…</p>`}
   </${Card}>`;
 }
 
@@ -68,6 +68,6 @@ export function SpansOverTime({ by, name, owner, metric, title }) {
   const words = (seconds) => span(seconds * 1000);
   const isEmpty = data && !data[1].some((one) => one !== null);
   return html`<${Card} title=${title} extra=${html`<span class="muted small">median, and what 95 % stay below</span>`}>
-    ${!data ? html`<p class="muted">Reading…</p>` : isEmpty ? html`<p class="muted">No execution ended in this time.</p>` : html`<${Chart} label=${title} zone=${zoneFor()} data=${data} height=${150} axis=${words} series=${[{ label: 'median', color: 'run', kind: 'dots', value: words }, { label: '95 %', color: 'warn', kind: 'dots', value: words }]}/>`}
+    ${!data ? html`<p class="muted">Reading…</p>` : isEmpty ? html`<p class="muted">No execution ended in this time.</p>` : html`<${Chart} label=${title} zone=${zoneFor()} data=${data} height=${150} least=${0.01} axis=${words} series=${[{ label: 'median', color: 'run', kind: 'dots', value: words }, { label: '95 %', color: 'warn', kind: 'dots', value: words }]}/>`}
   </${Card}>`;
 }

@@ -13,6 +13,9 @@ export function zoneFor(jobZone) {
 }
 export const zoneLabel = computed(() => ({ UTC: 'UTC', job: "job's zone", browser: BROWSER_ZONE })[zoneChoice.value]);
 
+/** For narrow screens. */
+export const zoneShort = computed(() => zoneChoice.value === 'job' ? 'job' : offsetName(parts(minute.value * 60000, zoneFor()).offset));
+
 /** Times that only depend on the day are drawn again once a minute at most. */
 const minute = computed(() => Math.floor(now.value / 60000));
 

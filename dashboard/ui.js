@@ -2,8 +2,8 @@
 
 import { cloneElement, Component, Fragment, html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from './lib.js';
 import { ExactNumber, get, isPlainObject, written } from './api.js';
-import { asked, clock, dismiss, messages, now } from './state.js';
-import { full, relative, short, zoneFor } from './time.js';
+import { asked, clock, dismiss, messages, now, zoneChoice } from './state.js';
+import { full, offsetName, parts, relative, short, zoneFor } from './time.js';
 
 const ICONS = new URL('./icons.svg', import.meta.url).href;
 /** Rows of long lists have the dots of a menu: a copy of a drawing in each of them makes scrolling slow. */
@@ -56,7 +56,7 @@ export const Status = ({ of, title }) => html`<span class=${`status ${kindOf(of)
 export function Time({ at, zone, style = 'short' }) {
   if (!at) return html`<span class="muted">–</span>`;
   const shown = zoneFor(zone);
-  const text = style === 'relative' ? relative(at) : style === 'full' ? full(at, shown) : short(at, shown);
+  const text = style === 'relative' ? relative(at) : style === 'full' ? full(at, shown) : `${short(at, shown)}${zoneChoice.value === 'job' ? ` ${offsetName(parts(Date.parse(at), shown).offset)}` : ''}`;
   // The tooltip is made when it is needed: lists have hundreds of times.
   const about = (event) => { event.currentTarget.title = `${full(at, shown)} (${shown}), ${relative(at)}`; };
   return html`<time datetime=${at} onPointerEnter=${about}>${text}</time>`;
@@ -267,11 +267,11 @@ export function usePages(path, params, { limit = 100, every, keyOf } = {}) {
           // Known items are replaced where they are. New ones come first, unless the reader has scrolled: nothing jumps.
           const fresh = new Map(page.items.map((item) => [keyOf(item), item]));
           const kept = last.items.map((item) => { const found = fresh.get(keyOf(item)); fresh.delete(keyOf(item)); return found ?? item; });
-          if (scrollY > SCROLLED_PX) return { ...last, items: kept, error: null };
+          if (scrollY > SCROLLED_PX) return { ...last, items: kept, error: null, extra: page };
           // Without a known item between them, others are missing; and a list that only grew would fill the memory.
           const begins = last.items.length > 0 && fresh.size === page.items.length;
-          if (begins || kept.length + fresh.size > LIVE_MAX + limit) return { ...last, items: page.items, next: page.next_cursor, error: null };
-          return { ...last, items: [...fresh.values(), ...kept], error: null };
+          if (begins || kept.length + fresh.size > LIVE_MAX + limit) return { ...last, items: page.items, next: page.next_cursor, error: null, extra: page };
+          return { ...last, items: [...fresh.values(), ...kept], error: null, extra: page };
         }
         const items = cursor === undefined ? page.items : [...last.items, ...page.items];
         return { items, next: page.next_cursor, error: null, isLoading: false, extra: cursor === undefined ? page : last.extra };

@@ -1,24 +1,30 @@
 // Alerts: current problems, recipients, silences, and what was sent.
 
-import { html, signal, useEffect } from '../lib.js';
-import { get, part, post, put, readUntil, remove } from '../api.js';
+import { html, signal, useEffect, useState } from '../lib.js';
+import { get, parseExact, part, post, put, readUntil, remove } from '../api.js';
 import { ask, attempt, can, removeUnused } from '../state.js';
 import { params, setParams } from '../router.js';
-import { Button, Card, Document, Empty, Field, Head, Menu, Name, Notice, Table, Tabs, Time, usePages, useRead, wordOf } from '../ui.js';
+import { Button, Card, Document, Empty, Field, Head, Menu, Name, Notice, Select, Table, Tabs, Time, pretty, usePages, useRead, wordOf } from '../ui.js';
 import { count } from '../time.js';
 
-const EVENTS = ['failed', 'missed', 'late', 'recovered', 'succeeded', 'running_long', 'dead_letters', 'queue_old', 'worker_lost'];
+const EVENTS = ['failed', 'missed', 'late', 'recovered', 'succeeded', 'running_long', 'dead_letters', 'queue_old', 'limit_full', 'worker_lost', 'node_not_ready'];
 const list = (text) => text.split(',').map((one) => one.trim()).filter(Boolean);
 const SELECTORS = [['names', 'Job names'], ['tags', 'Tags'], ['queues', 'Queues'], ['job_types', 'Job types'], ['owners', 'Owners']];
 const selected = (jobs) => SELECTORS.filter(([name]) => jobs?.[name]?.length).map(([name, label]) => `${label.toLowerCase()} ${jobs[name].join(', ')}`).join('; ') || 'all jobs';
 const selectorFields = (jobs) => SELECTORS.map(([name, label]) => html`<${Field} key=${name} label=${label} hint="Names or patterns, separated by commas"><input name=${name} value=${(jobs?.[name] ?? []).join(', ')}/></${Field}>`);
 const selectorFrom = (answer) => Object.fromEntries(SELECTORS.map(([name]) => [name, list(answer[name])]).filter(([, values]) => values.length));
+/** When an event of a rule counts. An empty field has its default. @type {[name: string, label: string, hint: string, as: (text: string) => unknown][]} */
+const THRESHOLDS = [
+  ['failures', 'Failures in a row', '1', Number], ['successes', 'Successes to recover', '1', Number], ['late_by', 'Late by', 'such as 5m; 60s by default', String],
+  ['longer_than', 'Running longer than', 'such as 1h', String], ['longer_than_usual_percent', 'Longer than usual, in %', 'such as 200', Number], ['dead_letters_above', 'Dead letters above', 'a number', Number],
+  ['queue_older_than', 'Queue older than', 'such as 10m', String], ['limit_full_for', 'Limit full for', 'such as 10m', String], ['ready_nodes_below', 'Ready nodes below', 'a number', Number],
+];
 const isAllowed = () => can('notifications:write');
 
 /** Opens the form that a link to this page asks for. */
 function useOffer(open) {
   const isAsked = params().get('add') === 'true';
-  useEffect(() => { if (isAsked && isAllowed()) { setParams({ add: null }); open(); } }, [isAsked]);
+  useEffect(() => { if (isAsked && isAllowed()) { setParams({ add: null }, { replace: true }); open(); } }, [isAsked]);
 }
 
 /** Changes of rules and channels on this page. */
@@ -59,17 +65,28 @@ function Rules() {
   const pages = usePages('notifications/rules', {}, { limit: 200 });
   const edit = async (rule) => {
     const known = (await get('channels').catch(() => ({ items: [] }))).items.map((one) => one.name);
+    const own = rule ? Object.fromEntries(['mute', 'escalate'].filter((field) => rule[field]).map((field) => [field, rule[field]])) : {};
+    const more = Object.keys(own).length ? pretty(own) : '';
     const answer = await ask({
       title: rule ? `Rule ${rule.name}` : 'New rule', action: 'Save', wide: true,
       body: html`<div class="form">${!rule && html`<${Field} label="Name"><input name="name" required/></${Field}>`}
         <${Field} label="Events" hint=${`Of ${EVENTS.join(', ')}`}><input name="events" required value=${(rule?.events ?? ['failed', 'missed']).join(', ')}/></${Field}>
         <${Field} label="Channels" hint=${known.length ? `Of ${known.join(', ')}` : 'Add a channel first'}><input name="channels" required value=${(rule?.channels ?? (known.length === 1 ? known : [])).join(', ')}/></${Field}>
-        ${selectorFields(rule?.match)}</div>`,
+        ${selectorFields(rule?.match)}</div>
+        <details open=${THRESHOLDS.some(([field]) => (rule?.[field] ?? null) !== null && rule[field] !== 1) || more !== ''}><summary>When it counts, quiet hours, escalation</summary><div class="form">
+        ${THRESHOLDS.map(([field, label, hint]) => html`<${Field} key=${field} label=${label} hint=${hint}><input name=${field} value=${rule?.[field] ?? ''}/></${Field}>`)}
+        <${Field} wide label="Quiet hours and escalation (JSON)" hint="mute and escalate, as in PUT /notifications/rules"><textarea class="code" name="more" rows="4" spellcheck=${false}>${more}</textarea></${Field}>
+        <label class="wide"><input type="checkbox" name="disabled" checked=${rule?.disabled}/> Disabled: it notifies nobody</label></div></details>`,
     });
     if (!answer) return;
     const name = rule?.name ?? answer.name.trim();
-    const kept = rule ? Object.fromEntries(['failures', 'late_by', 'longer_than', 'dead_letters_above', 'queue_older_than', 'disabled'].filter((field) => rule[field] !== null && rule[field] !== undefined).map((field) => [field, rule[field]])) : {};
-    if (await attempt(() => put(`notifications/rules/${part(name)}`, { ...kept, events: list(answer.events), channels: list(answer.channels), match: selectorFrom(answer) }), `Saved ${name}`) !== undefined) { pages.reload(); changes.value += 1; }
+    // PUT replaces the rule: what the form does not know stays.
+    const { name: _, created_at: _set, updated_at: _changed, mute: _mute, escalate: _escalate, ...kept } = rule ?? {};
+    const body = () => {
+      const limits = Object.fromEntries(THRESHOLDS.map(([field, , , as]) => [field, answer[field].trim() ? as(answer[field].trim()) : null]));
+      return { ...kept, ...limits, ...(answer.more.trim() ? parseExact(answer.more) : {}), disabled: answer.disabled === 'on', events: list(answer.events), channels: list(answer.channels), match: selectorFrom(answer) };
+    };
+    if (await attempt(() => put(`notifications/rules/${part(name)}`, body()), `Saved ${name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
   useOffer(edit);
   const drop = async (rule) => { if (await ask({ title: `Remove rule ${rule.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">It sends no more notifications.</p>` }) !== undefined && await attempt(() => remove(`notifications/rules/${part(rule.name)}`), `Removed ${rule.name}`) !== undefined) { pages.reload(); changes.value += 1; } };
@@ -84,13 +101,43 @@ function Rules() {
   return html`<${Card} title="Rules" flush extra=${isAllowed() && html`<${Button} small kind="primary" icon="plus" onClick=${() => edit()}>New rule</${Button}>`}><${Table} label="Rules" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(rule) => rule.name} empty=${html`<${Empty} icon="bell" title="There are no rules">A rule tells a channel when jobs fail, are missed, late or recover.</${Empty}>`}/></${Card}>`;
 }
 
+const plain = (label, hint) => ({ label, hint, as: String });
+/** A secret, or a reference to one: {"$secret": "name"}. Encrypted, and never shown. */
+const hidden = (label) => ({ label, hint: 'Encrypted and never shown, or {"$secret": "name"}', isHidden: true, as: (text) => text.startsWith('{') ? parseExact(text) : text });
+/** @type {Record<string, {label: string, hint?: string, isHidden?: boolean, as: (text: string) => unknown}>} */
+const SETTINGS = {
+  url: { ...hidden('URL'), isHidden: false, hint: 'Or {"$secret": "name"}' }, secret: hidden('Signing key'), routing_key: hidden('Integration key'), api_key: hidden('API key'), account_sid: plain('Account'), auth_token: hidden('Token of the account'),
+  host: plain('Mail server'), port: { label: 'Port', hint: '587 by default', as: Number }, tls: plain('Encryption', 'starttls, tls or none'), username: plain('User'), password: hidden('Password'), from: plain('From'), to: { label: 'To', hint: 'Separated by commas', as: list },
+};
+/** The settings of each kind of channel. */
+const CHANNELS = {
+  webhook: ['url', 'secret'], slack: ['url'], teams: ['url'], discord: ['url'], pagerduty: ['routing_key'], opsgenie: ['api_key'],
+  sms: ['account_sid', 'auth_token', 'from', 'to'], email: ['host', 'port', 'tls', 'username', 'password', 'from', 'to'],
+};
+const OPTIONAL = ['secret', 'port', 'tls', 'username', 'password'];
+
+function ChannelFields({ channel }) {
+  const [type, setType] = useState(channel?.type ?? 'webhook');
+  const shown = (field) => channel?.[field] === undefined ? '' : [channel[field]].flat().join(', ');
+  return html`<div class="form">${!channel && html`<${Field} label="Name"><input name="name" required/></${Field}><${Field} label="Kind"><${Select} name="type" value=${type} onChange=${setType} options=${Object.keys(CHANNELS).map((kind) => [kind, kind])}/></${Field}>`}
+    ${CHANNELS[type].map((field) => { const { label, hint, isHidden } = SETTINGS[field]; return html`<${Field} key=${field} label=${label} hint=${channel?.hidden.includes(field) ? 'Leave it empty to keep it' : hint}><input name=${field} type=${isHidden ? 'password' : 'text'} autocomplete="off" required=${!channel && !OPTIONAL.includes(field)} value=${shown(field)}/></${Field}>`; })}</div>`;
+}
+
 function Channels() {
   const pages = usePages('channels', {}, { limit: 200 });
   const test = (channel) => attempt(() => post(`channels/${part(channel.name)}/test`), (answer) => answer.delivered ? `${channel.name} accepted the test message` : `${channel.name} did not: ${answer.error}`);
-  const add = async () => {
-    const answer = await ask({ title: 'New webhook', action: 'Save', body: html`<p class="muted">Other kinds of channels, such as mail, Slack or PagerDuty, are added with <code>punctual channel set</code>.</p><${Field} label="Name"><input name="name" required/></${Field}><${Field} label="URL"><input name="url" type="url" required/></${Field}>` });
-    if (answer && await attempt(() => put(`channels/${part(answer.name.trim())}`, { type: 'webhook', url: answer.url }), `Saved ${answer.name}`) !== undefined) { pages.reload(); changes.value += 1; }
+  const edit = async (channel) => {
+    const answer = await ask({ title: channel ? `Channel ${channel.name}` : 'New channel', action: 'Save', wide: true, body: html`<${ChannelFields} channel=${channel}/>` });
+    if (!answer) return;
+    const name = channel?.name ?? answer.name.trim();
+    const type = channel?.type ?? answer.type;
+    const body = () => ({
+      ...(channel ? Object.fromEntries(['include_logs', 'mute', 'template'].filter((field) => channel[field]).map((field) => [field, channel[field]])) : {}),
+      type, ...Object.fromEntries(CHANNELS[type].filter((field) => answer[field]?.trim()).map((field) => [field, SETTINGS[field].as(answer[field].trim())])),
+    });
+    if (await attempt(() => put(`channels/${part(name)}`, body()), `Saved ${name}`) !== undefined) { pages.reload(); changes.value += 1; }
   };
+  const add = () => edit();
   useOffer(add);
   const drop = async (channel) => { if (await ask({ title: `Remove channel ${channel.name}?`, danger: true, action: 'Remove', body: html`<p class="muted">Messages that wait for it are given up.</p>` }) !== undefined && await removeUnused(`channels/${part(channel.name)}`, channel.name)) { pages.reload(); changes.value += 1; } };
   const columns = [
@@ -99,9 +146,9 @@ function Channels() {
     { id: 'state', label: 'State', cell: (channel) => channel.disabled ? html`<span class="status bad" title=${channel.disabled}>disabled</span>` : html`<span class="status ok">enabled</span>` },
     { id: 'where', label: 'To', cell: (channel) => html`<span class="cut muted">${channel.url ?? (channel.to ?? []).join(', ')}${channel.configured ? ' (configuration file)' : ''}</span>` },
     { id: 'at', label: 'Set', cell: (channel) => html`<${Time} at=${channel.updated_at}/>` },
-    { id: 'actions', label: '', cell: (channel) => isAllowed() && html`<${Menu} small kind="plain" label=${`Actions on channel ${channel.name}`} items=${[{ text: 'Send a test message', icon: 'zap', run: () => test(channel) }, !channel.configured && { text: 'Remove', icon: 'trash', danger: true, run: () => drop(channel) }]}/>` },
+    { id: 'actions', label: '', cell: (channel) => isAllowed() && html`<${Menu} small kind="plain" label=${`Actions on channel ${channel.name}`} items=${[{ text: 'Send a test message', icon: 'zap', run: () => test(channel) }, !channel.configured && CHANNELS[channel.type] && { text: 'Change', icon: 'edit', run: () => edit(channel) }, !channel.configured && { text: 'Remove', icon: 'trash', danger: true, run: () => drop(channel) }]}/>` },
   ];
-  return html`<${Card} title="Channels" flush extra=${isAllowed() && html`<${Button} small kind="primary" icon="plus" onClick=${add}>New webhook</${Button}>`}><${Table} label="Channels" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(channel) => channel.name} empty=${html`<${Empty} icon="bell" title="There are no channels"/>`}/></${Card}>`;
+  return html`<${Card} title="Channels" flush extra=${isAllowed() && html`<${Button} small kind="primary" icon="plus" onClick=${add}>New channel</${Button}>`}><${Table} label="Channels" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(channel) => channel.name} empty=${html`<${Empty} icon="bell" title="There are no channels">A channel is a place that rules write to: a webhook, a chat, mail, a pager.</${Empty}>`}/></${Card}>`;
 }
 
 function Silences() {

@@ -3,7 +3,7 @@
 import { html, useState } from '../lib.js';
 import { get } from '../api.js';
 import { attempt } from '../state.js';
-import { params, setParams } from '../router.js';
+import { params, setParams, typed } from '../router.js';
 import { Button, Card, Document, Empty, Head, Icon, Name, Notice, SearchField, Table, Time, usePages } from '../ui.js';
 import { count } from '../time.js';
 
@@ -13,7 +13,6 @@ export default function Audit() {
   const pages = usePages('audit', filter, { limit: 100, every: 10000, keyOf: (entry) => entry.entry_id });
   const [shown, setShown] = useState(null);
   const [verdict, setVerdict] = useState(null);
-  const set = (name) => (value) => setParams({ [name]: value });
   const verify = () => attempt(async () => {
     let after;
     let checked = 0;
@@ -38,8 +37,8 @@ export default function Audit() {
     ${verdict && html`<${Notice} kind=${verdict.isBroken ? 'bad' : 'info'}>${verdict.text}</${Notice}>`}
     ${shown && html`<${Card} title=${`${shown.action} by ${shown.name}`} extra=${html`<${Button} small kind="plain" icon="x" label="Close" onClick=${() => setShown(null)}/>`}><${Document} value=${{ at: shown.at, object: shown.object, token_id: shown.token_id, user_id: shown.user_id, source: shown.source, details: shown.details, number: shown.number, hash: shown.hash }} label="Entry"/></${Card}><br/>`}
     <${Card} flush><div class="filters">
-      <${SearchField} label="Action" placeholder="Action, such as job.pause" value=${filter.action ?? ''} onChange=${set('action')}/>
-      <${SearchField} label="Object" placeholder="Object" value=${filter.object ?? ''} onChange=${set('object')}/>
+      <${SearchField} label="Action" placeholder="Action, such as job.pause" value=${filter.action ?? ''} onChange=${typed('action')}/>
+      <${SearchField} label="Object" placeholder="Object" value=${filter.object ?? ''} onChange=${typed('object')}/>
       ${['token_id', 'user_id'].filter((name) => filter[name]).map((name) => html`<button type="button" class="chip" aria-label=${`Remove filter ${name}`} onClick=${() => setParams({ [name]: null })}><span class="muted">${name}</span> ${filter[name]} <${Icon} name="x"/></button>`)}
     </div><${Table} label="Audit log" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(entry) => entry.entry_id} empty=${html`<${Empty} icon="audit" title="No entries match"/>`}/></${Card}>`;
 }

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from '../lib.js';
 import { HOUR, LISTED_MAX, happenedIn, loads, readDays, readFires, readHappened, readPast } from '../calendar-data.js';
 import { now } from '../state.js';
-import { params, setParams } from '../router.js';
+import { params, setParams, typed } from '../router.js';
 import { Button, Card, Empty, Failure, Head, Name, SearchField, Segmented, Status, useRead } from '../ui.js';
 import { addDays, clockTime, count, dayKey, full, instantOf, MONTHS, offsetName, parts, startOfDay, zoneFor } from '../time.js';
 
@@ -110,7 +110,7 @@ export default function Calendar() {
     const p = parts(day, zone);
     const target = view === 'month' ? instantOf({ year: p.month + steps < 1 ? p.year - 1 : p.month + steps > 12 ? p.year + 1 : p.year, month: (p.month - 1 + steps + 12) % 12 + 1, day: 1 }, zone) : addDays(day, steps * (view === 'day' ? 1 : 7), zone);
     setCell(null);
-    setParams({ day: dayKey(target, zone) }, { replace: false });
+    setParams({ day: dayKey(target, zone) });
   };
   const p = parts(day, zone);
   const title = view === 'month' ? `${MONTHS[p.month - 1]} ${p.year}` : view === 'day' ? `${p.weekday} ${p.day} ${MONTHS[p.month - 1]} ${p.year}` : (() => { const [a, b] = [parts(days[0], zone), parts(days.at(-1), zone)]; return `${a.day} ${MONTHS[a.month - 1].slice(0, 3)} – ${b.day} ${MONTHS[b.month - 1].slice(0, 3)} ${b.year}`; })();
@@ -125,7 +125,7 @@ export default function Calendar() {
   const names = (list) => { const found = new Map(); for (const fire of list) found.set(fire.job.job_id, { job: fire.job, number: (found.get(fire.job.job_id)?.number ?? 0) + 1, at: found.get(fire.job.job_id)?.at ?? fire.at }); return [...found.values()]; };
   const changed = days.map((one) => changeOf(one, zone)).filter(Boolean);
   return html`<${Head} title="Calendar" about=${html`When all jobs fire, in ${zone}.`}>
-      <${Segmented} label="View" options=${[['month', 'Month'], ['week', 'Week'], ['day', 'Day'], ['agenda', 'Agenda']]} value=${view} onChange=${(value) => { setCell(null); setParams({ view: value === 'week' ? null : value }, { replace: false }); }}/>
+      <${Segmented} label="View" options=${[['month', 'Month'], ['week', 'Week'], ['day', 'Day'], ['agenda', 'Agenda']]} value=${view} onChange=${(value) => { setCell(null); setParams({ view: value === 'week' ? null : value }); }}/>
     </${Head}>
     <${Card} flush>
       <div class="filters">
@@ -133,8 +133,8 @@ export default function Calendar() {
         <strong style=${{ minWidth: '150px' }}>${title}</strong>
         ${changed.length > 0 && html`<span class="status warn">${changed[0].text}</span>`}
         <span class="spring"></span>
-        <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${(value) => setParams({ queue: value })}/>
-        <${SearchField} label="Time zone" placeholder=${`Zone: ${zoneFor()}`} value=${search.get('zone') ?? ''} onChange=${(value) => { try { if (value) parts(0, value) && new Intl.DateTimeFormat('en', { timeZone: value }); setParams({ zone: value }); } catch { /* Not a zone yet. */ } }}/>
+        <${SearchField} class="narrow" label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${typed('queue')}/>
+        <${SearchField} class="narrow" label="Time zone" placeholder=${`Zone: ${zoneFor()}`} value=${search.get('zone') ?? ''} onChange=${(value) => { try { if (value) parts(0, value) && new Intl.DateTimeFormat('en', { timeZone: value }); setParams({ zone: value }, { replace: true }); } catch { /* Not a zone yet. */ } }}/>
       </div>
       ${frequent.length > 0 && html`<div class="filters small frequent"><span class="muted">${view === 'agenda' ? 'Not listed, because they fire too often:' : `Jobs that fire more than ${count(LISTED_MAX)} times in this ${view}, drawn as `}${view !== 'agenda' && html`<span class="often">+n</span>:`}</span><div class="row tight">${frequent.slice(0, FREQUENT_SHOWN).map((job) => html`<a class="chip" key=${job.job_id} href=${`jobs/${job.job_id}`} title=${job.schedule_description}><${Name}>${job.name}</${Name}> <span class="muted">${count(job.count)}×</span></a>`)}${frequent.length > FREQUENT_SHOWN && html`<span class="muted">and ${count(frequent.length - FREQUENT_SHOWN)} more</span>`}</div></div>`}
       ${data?.isAll === false && html`<div class="filters small"><strong>There are more jobs than this page shows: choose a queue.</strong></div>`}
@@ -149,7 +149,7 @@ export default function Calendar() {
         const jobs = names(list);
         const [past, often] = [ran(one, end), load.within(one, end)];
         const change = changeOf(one, zone);
-        return html`<button type="button" key=${one} class=${`day ${q.month !== p.month ? 'other' : ''} ${one === today ? 'today' : ''}`} onClick=${() => setParams({ view: 'day', day: dayKey(one, zone) }, { replace: false })}>
+        return html`<button type="button" key=${one} class=${`day ${q.month !== p.month ? 'other' : ''} ${one === today ? 'today' : ''}`} onClick=${() => setParams({ view: 'day', day: dayKey(one, zone) })}>
           <span class="date">${q.day}</span>${change && html`<span class="changed">${change.hours} h</span>`}
           ${past.all > 0 && html`<span class="entry"><${Past} of=${past}/> <span class="sr">${pastWords(past)}</span></span>`}
           ${jobs.slice(0, 3).map(({ job, number, at }) => html`<span class="entry"><span>${number > 1 ? `${count(number)}×` : clockTime(at, zone, false)}</span><b class="cut"><${Name}>${job.name}</${Name}></b></span>`)}

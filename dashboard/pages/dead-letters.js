@@ -3,7 +3,7 @@
 import { html, useMemo, useState } from '../lib.js';
 import { get, post } from '../api.js';
 import { ask, attempt, can, say } from '../state.js';
-import { params, setParams } from '../router.js';
+import { params, setParams, typed } from '../router.js';
 import { Button, Card, Empty, Failure, Head, Icon, Name, SearchField, TextBlock, Time, useRead } from '../ui.js';
 import { count } from '../time.js';
 
@@ -54,15 +54,14 @@ export default function DeadLetters() {
     });
     reload();
   };
-  const set = (name) => (value) => setParams({ [name]: value });
   const all = data?.items ?? [];
   return html`<${Head} title="Dead letters" about="Occurrences that failed for good. They wait here until you redrive or discard them.">
       ${can('jobs:write') && all.length > 0 && html`<${Button} icon="retry" onClick=${() => act('redrive', all)}>Redrive all shown</${Button}><${Button} kind="danger" icon="trash" onClick=${() => act('discard', all)}>Discard all shown</${Button}>`}
     </${Head}>
     <${Card} flush><div class="filters">
-      <${SearchField} label="Error contains" placeholder="Error contains" value=${filter.error ?? ''} onChange=${set('error')}/>
-      <${SearchField} label="Job name" placeholder="Job name" value=${filter.name ?? ''} onChange=${set('name')}/>
-      <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${set('queue')}/>
+      <${SearchField} label="Error contains" placeholder="Error contains" value=${filter.error ?? ''} onChange=${typed('error')}/>
+      <${SearchField} label="Job name" placeholder="Job name" value=${filter.name ?? ''} onChange=${typed('name')}/>
+      <${SearchField} label="Queue" placeholder="Queue" value=${filter.queue ?? ''} onChange=${typed('queue')}/>
       <span class="muted small">${data ? `${count(all.length)}${data.isAll ? '' : ' or more'} in ${groups.length} ${groups.length === 1 ? 'group' : 'groups'}` : ''}</span>
     </div>
     ${error && !data ? html`<div class="body"><${Failure} error=${error} retry=${reload}/></div>` : !data ? html`<div class="body muted">Loading…</div>` : !groups.length ? html`<${Empty} icon="check" title="There are no dead letters">${Object.keys(filter).length ? 'None matches these filters.' : 'Nothing has failed for good.'}</${Empty}>`

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from '../lib.js';
 import { API, get, part, post } from '../api.js';
 import { ask, attempt, can, now } from '../state.js';
 import { onExecutions } from '../live.js';
-import { go, params, setParams } from '../router.js';
+import { go, params, setParams, typed } from '../router.js';
 import { Button, Card, Document, Empty, Failure, Head, Icon, Name, Notice, SearchField, Select, Status, Table, TextBlock, Time, kindOf, usePages, useRead, wordOf } from '../ui.js';
 import { Views, actOnMatching, useColumns } from '../views.js';
 import { executionColumns, reasonOf } from './job.js';
@@ -16,29 +16,27 @@ const ENDED = { SUCCEEDED: 'succeeded', FAILED: 'failed', TIMED_OUT: 'timed out'
 const STATUSES = ['RUNNING', 'QUEUED', 'WAITING', 'SUCCEEDED', 'FAILED', 'TIMED_OUT', 'LOST', 'CANCELLED', 'SKIPPED', 'EXPIRED', 'SNOOZED'];
 
 const OPEN = ['RUNNING', 'QUEUED', 'WAITING'];
-/** Executions that are read at once to find those of a time. */
-const READ_MAX = 5000;
+/** Executions of a time that are read at first. */
+const SHOWN_AT_ONCE = 100;
 
 function ExecutionsList() {
   const search = params();
-  const [rounds, setRounds] = useState(0);
   const [isUnfolded, setUnfolded] = useState(false);
   const filter = { status: search.get('status') ?? 'RUNNING' };
   for (const name of ['queue', 'job_type', 'owner', 'worker']) if (search.get(name)) filter[name] = search.get(name);
   const range = { from: Date.parse(search.get('from') ?? ''), until: Date.parse(search.get('until') ?? '') };
   const isRange = !Number.isNaN(range.from) && !Number.isNaN(range.until) && !OPEN.includes(filter.status);
-  const pages = usePages('executions', filter, { limit: isRange ? 1000 : 100, every: isRange ? undefined : 3000, keyOf: (one) => one.execution_id });
-  // The API lists the latest first and has no filter by time: the page reads back to the beginning of the time, up to a limit.
-  const oldest = pages.items.at(-1)?.completed_at;
-  const isBack = !pages.next || (oldest && Date.parse(oldest) < range.from);
-  const isStopped = isRange && !isBack && pages.items.length >= READ_MAX * (1 + rounds);
-  useEffect(() => { if (isRange && !isBack && !isStopped && !pages.isLoading) pages.more(); }, [isRange, isBack, isStopped, pages.isLoading, pages.items.length]);
+  const wanted = isRange ? { ...filter, ended_from: new Date(range.from).toISOString(), ended_until: new Date(range.until).toISOString() } : filter;
+  const pages = usePages('executions', wanted, { limit: 100, every: isRange ? undefined : 3000, keyOf: (one) => one.execution_id });
+  // A page may be short although more follows: other executions ended at the same time.
+  const isShort = isRange && pages.next && pages.items.length < SHOWN_AT_ONCE;
+  useEffect(() => { if (isShort && !pages.isLoading) pages.more(); }, [isShort, pages.isLoading, pages.next]);
   useEffect(() => onExecutions((batch) => {
     const fresh = new Map(batch.map((one) => [one.execution_id, one]));
     pages.change((items) => items.map((item) => fresh.has(item.execution_id) ? { ...item, ...fresh.get(item.execution_id) } : item));
   }), []);
   // What has left this status moves on to another list.
-  const items = pages.items.filter((one) => one.status === filter.status && (!isRange || (Date.parse(one.completed_at) >= range.from && Date.parse(one.completed_at) < range.until)));
+  const items = pages.items.filter((one) => one.status === filter.status);
   const zone = zoneFor();
   const set = (name) => (value) => setParams({ [name]: value });
   const { columns, menu } = useColumns('executions', executionColumns({ withName: true }), [], []);
@@ -50,14 +48,14 @@ function ExecutionsList() {
     <${Card} flush><div class=${`filters ${isUnfolded ? 'open' : ''}`}>
       <${Select} aria-label="Status" value=${filter.status} onChange=${set('status')} options=${STATUSES.map((word) => [word, wordOf(word)])}/>
       <${Button} small kind="only-small" icon="filter" aria-expanded=${String(isUnfolded)} onClick=${() => setUnfolded(!isUnfolded)}>Filters</${Button}>
-      <${SearchField} class="fold" label="Queue" placeholder="Queue" value=${search.get('queue') ?? ''} onChange=${set('queue')}/>
-      <${SearchField} class="fold" label="Job type" placeholder="Job type" value=${search.get('job_type') ?? ''} onChange=${set('job_type')}/>
-      <${SearchField} class="fold" label="Worker" placeholder="Worker" value=${search.get('worker') ?? ''} onChange=${set('worker')}/>
+      <${SearchField} class="fold" label="Queue" placeholder="Queue" value=${search.get('queue') ?? ''} onChange=${typed('queue')}/>
+      <${SearchField} class="fold" label="Job type" placeholder="Job type" value=${search.get('job_type') ?? ''} onChange=${typed('job_type')}/>
+      <${SearchField} class="fold" label="Worker" placeholder="Worker" value=${search.get('worker') ?? ''} onChange=${typed('worker')}/>
       <${Views} page="executions"/>
       ${isRange && html`<button type="button" class="chip" title="Remove this filter" onClick=${() => setParams({ from: null, until: null })}><span class="muted">ended</span> ${full(range.from, zone)} to ${clockTime(range.until, zone, false)} <${Icon} name="x"/><span class="sr">remove</span></button>
-        <span class="muted small" role="status">${isBack ? `${count(items.length)} found` : isStopped ? html`${count(items.length)} found, back to ${full(oldest, zone)} <${Button} small onClick=${() => setRounds(rounds + 1)}>Read further back</${Button}>` : `reading back${oldest ? ` to ${full(oldest, zone)}` : ''}…`}</span>`}
+        <span class="muted small" role="status">${pages.isLoading || isShort ? 'reading…' : `${count(items.length)}${pages.next ? ' or more' : ''} found`}</span>`}
     </div>
-    <${Table} label="Executions" columns=${columns} items=${items} pages=${isRange ? { ...pages, next: undefined, isLoading: pages.isLoading || !(isBack || isStopped) } : pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title=${isRange ? `No execution of this time ${ENDED[filter.status] ?? `is ${wordOf(filter.status)}`}` : ENDED[filter.status] ? `No execution ${ENDED[filter.status]}` : `Nothing is ${wordOf(filter.status)}`}/>`}/></${Card}>`;
+    <${Table} label="Executions" columns=${columns} items=${items} pages=${isShort ? { ...pages, isLoading: true } : pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title=${isRange ? `No execution of this time ${ENDED[filter.status] ?? `is ${wordOf(filter.status)}`}` : ENDED[filter.status] ? `No execution ${ENDED[filter.status]}` : `Nothing is ${wordOf(filter.status)}`}/>`}/></${Card}>`;
 }
 
 /** What an attempt did, from the time it was scheduled to its end. */
@@ -75,11 +73,11 @@ function Timeline({ attempts, current }) {
     const waited = started ?? at(one.completed_at) ?? Math.max(now.value, ready);
     return html`<div class="lane" key=${one.execution_id}>
       <a href=${`executions/${one.execution_id}`} aria-current=${one.execution_id === current ? 'true' : undefined}>Attempt ${one.attempt_number}</a>
-      <div class="track" role="img" aria-label=${`Attempt ${one.attempt_number}: ${wordOf(one.status)}${started && ended ? `, ran ${span(ended - started)}` : ''}`}>
+      <div class="track" role="img" aria-label=${`Attempt ${one.attempt_number}: ${wordOf(one.status)}${started && ended ? `, ran ${span(ended - started)}` : one.gates?.length ? `, waits for ${one.gates.join(', ')}` : ''}`}>
         ${ready > begin && html`<i class="bar gate" style=${place(begin, Math.min(ready, waited))} title=${`waited ${span(ready - begin)}`}></i>`}
         ${waited > ready && html`<i class="bar queued" style=${place(ready, waited)} title=${`queued ${span(waited - ready)}`}></i>`}
         ${started && html`<i class=${`bar ran ${kindOf(one.status)}`} style=${place(started, ended)} title=${`ran ${span(ended - started)}`}></i>`}
-      </div><span class="muted small nowrap right">${started && ended ? span(ended - started) : wordOf(one.status)}</span></div>`;
+      </div><span class="muted small nowrap right">${started && ended ? span(ended - started) : one.gates?.length ? `waits: ${one.gates.join(', ')}` : wordOf(one.status)}</span></div>`;
   })}</div>
   <div class="legend"><span><i class="bar gate"></i>waited</span><span><i class="bar queued"></i>queued</span><span><i class="bar ran"></i>running</span><span><i class="bar ran ok"></i>succeeded</span><span><i class="bar ran bad"></i>failed</span></div></div>`;
 }

@@ -10,49 +10,51 @@ import { BROWSER_ZONE } from '../time.js';
 import { Fires } from './job.js';
 
 const ZONES = typeof Intl.supportedValuesOf === 'function' ? ['UTC', ...Intl.supportedValuesOf('timeZone').filter((zone) => zone !== 'UTC')] : ['UTC', BROWSER_ZONE];
-const SCHEDULES = [['now', 'At once'], ['at', 'At a time'], ['delay', 'After a delay'], ['cron', 'Cron'], ['interval', 'Interval'], ['rrule', 'Rule']];
-const RECURRING = ['cron', 'interval', 'rrule'];
+const SCHEDULES = [['now', 'At once'], ['at', 'At a time'], ['delay', 'After a delay'], ['cron', 'Cron'], ['interval', 'Interval'], ['rrule', 'Rule'], ['many', 'Several']];
+const RECURRING = ['cron', 'interval', 'rrule', 'many'];
 /** Which field a kind of schedule is in. */
-const FIELD_OF = { cron: 'cron_expression', interval: 'interval', rrule: 'rrule' };
+const FIELD_OF = { cron: 'cron_expression', interval: 'interval', rrule: 'rrule', many: 'schedules' };
 /** Fields with an input of their own. All others are in the JSON of "More fields". */
-const SHOWN = ['name', 'job_type', 'queue', 'priority', 'payload', 'tags', 'cron_expression', 'interval', 'rrule', 'timezone', 'execute_at', 'delay', 'max_retries', 'timeout_secs', 'schedule_type', 'overlap_policy', 'misfire_policy'];
+const SHOWN = ['name', 'job_type', 'queue', 'priority', 'payload', 'tags', 'cron_expression', 'interval', 'rrule', 'schedules', 'timezone', 'execute_at', 'delay', 'max_retries', 'timeout_secs', 'schedule_type', 'overlap_policy', 'misfire_policy'];
 
 function formOf(job) {
   const spec = definition(job);
-  const kind = spec.cron_expression ? 'cron' : spec.interval ? 'interval' : spec.rrule ? 'rrule' : spec.execute_at ? 'at' : 'now';
+  const kind = spec.schedules ? 'many' : spec.cron_expression ? 'cron' : spec.interval ? 'interval' : spec.rrule ? 'rrule' : spec.execute_at ? 'at' : 'now';
   const more = Object.fromEntries(Object.entries(spec).filter(([name]) => !SHOWN.includes(name)));
   return {
     name: job.name ?? '', job_type: job.job_type ?? '', queue: job.queue ?? 'default', priority: String(job.priority ?? 5), kind,
-    execute_at: job.execute_at ?? '', delay: '10m', cron_expression: job.cron_expression ?? '0 9 * * MON-FRI', interval: job.interval ?? '1h', rrule: job.rrule ?? 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9', timezone: job.timezone ?? (job.job_id ? 'UTC' : BROWSER_ZONE),
+    execute_at: job.execute_at ?? '', delay: '10m', cron_expression: job.cron_expression ?? '0 9 * * MON-FRI', interval: job.interval ?? '1h', rrule: job.rrule ?? 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=9', schedules: pretty(spec.schedules ?? [{ cron_expression: '0 9 * * MON-FRI' }, { cron_expression: '0 11 * * SAT' }]), timezone: job.timezone ?? (job.job_id ? 'UTC' : BROWSER_ZONE),
     overlap_policy: job.overlap_policy ?? 'SKIP', misfire_policy: job.misfire_policy ?? 'SKIP_MISSED',
     payload: job.payload === undefined || job.payload === null ? '' : pretty(job.payload), tags: (job.tags ?? []).join(', '), max_retries: String(job.max_retries ?? 3), timeout_secs: String(job.timeout_secs ?? 3600),
     more: Object.keys(more).length ? pretty(more) : '',
   };
 }
 
+const parsed = (form, name, label) => {
+  if (!form[name].trim()) return undefined;
+  try { return parseExact(form[name]); } catch (error) { throw Object.assign(new Error(`${label} is not JSON: ${error.message}`), { errors: [{ field: name, detail: `is not JSON: ${error.message}` }] }); }
+};
+
 function scheduleOf(form) {
+  if (form.kind === 'many') return { schedules: parsed(form, 'schedules', 'Schedules') ?? [], timezone: form.timezone };
   return { now: { schedule_type: 'IMMEDIATE' }, at: { execute_at: form.execute_at }, delay: { delay: form.delay }, cron: { cron_expression: form.cron_expression, timezone: form.timezone }, interval: { interval: form.interval, timezone: form.timezone }, rrule: { rrule: form.rrule, timezone: form.timezone } }[form.kind];
 }
 
 function jobOf(form) {
-  const parsed = (name, label) => {
-    if (!form[name].trim()) return undefined;
-    try { return parseExact(form[name]); } catch (error) { throw Object.assign(new Error(`${label} is not JSON: ${error.message}`), { errors: [{ field: name, detail: `is not JSON: ${error.message}` }] }); }
-  };
   const isRecurring = RECURRING.includes(form.kind);
   return {
-    ...parsed('more', 'More fields'), name: form.name, ...(form.job_type ? { job_type: form.job_type } : {}), queue: form.queue || 'default', priority: Number(form.priority), ...scheduleOf(form),
+    ...parsed(form, 'more', 'More fields'), name: form.name, ...(form.job_type ? { job_type: form.job_type } : {}), queue: form.queue || 'default', priority: Number(form.priority), ...scheduleOf(form),
     ...(isRecurring ? { overlap_policy: form.overlap_policy, misfire_policy: form.misfire_policy } : {}),
-    payload: parsed('payload', 'The payload') ?? null, tags: form.tags.split(',').map((tag) => tag.trim()).filter(Boolean), max_retries: Number(form.max_retries), timeout_secs: Number(form.timeout_secs),
+    payload: parsed(form, 'payload', 'The payload') ?? null, tags: form.tags.split(',').map((tag) => tag.trim()).filter(Boolean), max_retries: Number(form.max_retries), timeout_secs: Number(form.timeout_secs),
   };
 }
 
 function Preview({ form, before, stored }) {
   const isRecurring = RECURRING.includes(form.kind);
-  const key = JSON.stringify([form.kind, form.cron_expression, form.interval, form.rrule, form.timezone, form.name]);
+  const key = JSON.stringify([form.kind, form.cron_expression, form.interval, form.rrule, form.schedules, form.timezone, form.name]);
   const [settled, setSettled] = useState(key);
   useEffect(() => { const timer = setTimeout(() => setSettled(key), 300); return () => clearTimeout(timer); }, [key]);
-  const { data, error } = useRead([settled], (abort) => isRecurring ? post('schedules/preview', { ...scheduleOf(form), count: 12, ...(form.name.trim() ? { name: form.name.trim() } : {}) }, { signal: abort }) : Promise.resolve(null));
+  const { data, error } = useRead([settled], async (abort) => isRecurring ? post('schedules/preview', { ...scheduleOf(form), count: 12, ...(form.name.trim() ? { name: form.name.trim() } : {}) }, { signal: abort }) : null);
   const zone = form.timezone || 'UTC';
   // The same schedule keeps its rhythm.
   const isSame = before && form.kind === stored.kind && form[FIELD_OF[form.kind]] === stored[FIELD_OF[form.kind]] && form.timezone === stored.timezone;
@@ -113,6 +115,7 @@ export function JobForm({ id }) {
           ${form.kind === 'cron' && html`<${Field} label="Cron expression" hint="minute hour day month weekday; H picks a fixed value" wrong=${wrong.cron_expression}>${input('cron_expression', { class: 'mono', spellcheck: false })}</${Field}>`}
           ${form.kind === 'interval' && html`<${Field} label="Interval" hint="90s, 15m, PT3H, P1D, monthly" wrong=${wrong.interval}>${input('interval')}</${Field}>`}
           ${form.kind === 'rrule' && html`<${Field} label="Recurrence rule" hint="As in iCalendar (RFC 5545)" wrong=${wrong.rrule}>${input('rrule', { class: 'mono', spellcheck: false })}</${Field}>`}
+          ${form.kind === 'many' && html`<${Field} wide label="Schedules (JSON)" hint="It runs whenever one of them says so. Each has cron_expression, interval or rrule, and if you like a timezone, start_at and end_at of its own." wrong=${wrong.schedules}><textarea class="code" rows="8" spellcheck=${false} value=${form.schedules} onInput=${set('schedules')}></textarea></${Field}>`}
           ${RECURRING.includes(form.kind) && html`<${Field} label="Time zone" wrong=${wrong.timezone}>${input('timezone', { list: 'zones', autocomplete: 'off' })}</${Field}>
             <${Field} label="If the last run is still open" wrong=${wrong.overlap_policy}><${Select} value=${form.overlap_policy} onChange=${set('overlap_policy')} options=${[['SKIP', 'skip this one'], ['QUEUE', 'wait for it'], ['ALLOW', 'run both'], ['REPLACE', 'cancel the open one']]}/></${Field}>
             <${Field} label="If a time was missed" wrong=${wrong.misfire_policy}><${Select} value=${form.misfire_policy} onChange=${set('misfire_policy')} options=${[['SKIP_MISSED', 'skip it'], ['RUN_ONCE', 'run the latest'], ['RUN_ALL', 'run all']]}/></${Field}>`}

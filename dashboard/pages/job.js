@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../lib.js';
 import { get, part } from '../api.js';
-import { can, now } from '../state.js';
+import { attempt, can, now } from '../state.js';
 import { onExecutions } from '../live.js';
 import { params } from '../router.js';
 import { Button, Card, Document, Empty, Failure, Head, Icon, Menu, Name, Notice, Segmented, Sentence, Status, Table, Tabs, TextBlock, Time, pretty, usePages, useRead, wordOf } from '../ui.js';
@@ -81,8 +81,16 @@ export const executionColumns = ({ withName, zone }) => [
   { id: 'note', label: 'Note', cell: (one) => html`<span class=${`cut ${one.error_message ? '' : 'muted'}`} title=${one.error_message}>${one.error_message ?? (one.reason ? reasonOf(one.reason) : one.gates?.length ? `waits: ${one.gates.join(', ')}` : one.origin === 'trigger' ? 'run by hand' : one.progress?.message ?? '')}</span>` },
 ].filter(Boolean);
 
+/** Ranges of skipped occurrences that come with a page of executions, and at most. */
+const SKIPPED_FIRST = 100;
+const SKIPPED_MAX = 1000;
+
 function Executions({ job, pages }) {
-  const skipped = pages.extra?.skipped ?? [];
+  const [older, setOlder] = useState(/** @type {any[]} */ ([]));
+  const latest = pages.extra?.skipped ?? [];
+  const known = new Set(latest.map((range) => range.first));
+  const skipped = [...latest, ...older.filter((range) => !known.has(range.first))];
+  const more = async () => { const page = await attempt(() => get(`jobs/${part(job.job_id)}/executions`, { limit: SKIPPED_MAX })); if (page) setOlder(page.skipped); };
   const columns = useMemo(() => executionColumns({ zone: job.timezone }), [job.timezone]);
   return html`<${Card} flush>
     <${Table} label="Executions" columns=${columns} items=${pages.items} pages=${pages} keyOf=${(one) => one.execution_id} empty=${html`<${Empty} icon="executions" title="It has not run yet">${job.next_run_time ? html`The next run is <${Time} at=${job.next_run_time} style="relative"/>.` : ''}</${Empty}>`}/>
@@ -91,6 +99,7 @@ function Executions({ job, pages }) {
     <div class="scroll" tabindex="0" role="region" aria-label="Skipped occurrences"><table aria-label="Skipped occurrences"><thead><tr><th>From</th><th>To</th><th class="num">Occurrences</th><th>Reason</th></tr></thead><tbody>
     ${skipped.map((range) => html`<tr key=${range.first}><td class="nowrap"><${Time} at=${range.first} zone=${job.timezone}/></td><td class="nowrap"><${Time} at=${range.last} zone=${job.timezone}/></td><td class="num">${range.count}</td><td>${reasonOf(range.reason)}</td></tr>`)}
     </tbody></table></div>
+    ${!older.length && latest.length >= SKIPPED_FIRST ? html`<div class="body"><${Button} small onClick=${more}>Show older ones</${Button}></div>` : older.length >= SKIPPED_MAX && html`<p class="body muted small">The latest ${SKIPPED_MAX.toLocaleString('en')} ranges.</p>`}
   </${Card}>`}`;
 }
 

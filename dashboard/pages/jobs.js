@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib.js';
 import { get, part } from '../api.js';
 import { can } from '../state.js';
 import { onExecutions } from '../live.js';
-import { params, setParams } from '../router.js';
+import { params, setParams, typed } from '../router.js';
 import { Button, Card, Empty, Head, Icon, Menu, Name, SearchField, Select, Sentence, Status, Table, Time, usePages, wordOf } from '../ui.js';
 import { actOnAll, VERBS, verbsFor } from '../actions.js';
 import { Views, actOnMatching, useColumns } from '../views.js';
@@ -49,12 +49,12 @@ function Filters({ search }) {
   const [, , excludes] = FIELDS.find(([name]) => name === field);
   const add = (event) => {
     event.preventDefault();
-    const typed = value.trim();
-    if (!typed) return;
-    let [name, text] = [excludes && isNot ? `not_${field}` : field, typed];
-    if (field === 'payload') [name, text] = [`payload.${typed.split('=')[0].trim()}`, typed.split('=').slice(1).join('=').trim()];
+    const wanted = value.trim();
+    if (!wanted) return;
+    let [name, text] = [excludes && isNot ? `not_${field}` : field, wanted];
+    if (field === 'payload') [name, text] = [`payload.${wanted.split('=')[0].trim()}`, wanted.split('=').slice(1).join('=').trim()];
     if (isTime(field)) {
-      const [, year, month, day, hour, minute] = /^(\d+)-(\d+)-(\d+)T(\d+):(\d+)/.exec(typed).map(Number);
+      const [, year, month, day, hour, minute] = /^(\d+)-(\d+)-(\d+)T(\d+):(\d+)/.exec(wanted).map(Number);
       text = new Date(instantOf({ year, month, day, hour, minute }, zone)).toISOString();
     }
     setParams({ [name]: MANY.has(name) || name.startsWith('not_') ? [...search.getAll(name).filter((one) => one !== text), text] : text });
@@ -65,7 +65,7 @@ function Filters({ search }) {
   const setStatus = (word) => setParams(word.startsWith('!') ? { status: null, not_status: [...new Set([...notStatus, word.slice(1)])] } : { status: word, not_status: null });
   const [isOpen, setOpen] = useState(false);
   return html`<div class=${`filters ${isOpen ? 'open' : ''}`}>
-    <${SearchField} label="Search jobs" placeholder="Name, type, tag or id" value=${search.get('q') ?? ''} onChange=${set('q')}/>
+    <${SearchField} label="Search jobs" placeholder="Name, type, tag or id" value=${search.get('q') ?? ''} onChange=${typed('q')}/>
     <${Button} small kind="only-small" icon="filter" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>Filters</${Button}>
     <${Select} class="fold" aria-label="Status" value=${status} onChange=${setStatus} options=${[['', 'Any status'], ...words.map((word) => [word, wordOf(word)]), ...words.map((word) => [`!${word}`, `not ${wordOf(word)}`])]}/>
     <${Select} class="fold" aria-label="Schedule" value=${search.get('schedule_type') ?? ''} onChange=${set('schedule_type')} options=${[['', 'Any schedule'], ['RECURRING', 'recurring'], ['ONE_TIME', 'one time'], ['IMMEDIATE', 'immediate']]}/>

@@ -51,19 +51,19 @@ function Queue({ name }) {
   const scaling = useRead([name], (abort) => get(`autoscaling/${part(name)}`, undefined, abort).catch(() => null), { every: 5000 });
   const of = (status) => useRead([name, status], (abort) => can('jobs:read') ? get('executions', { status, queue: name, limit: SHOWN }, abort) : Promise.resolve(null), { every: 3000 });
   const cluster = useCapacities();
-  const [running, queued, waiting] = [of('RUNNING'), of('QUEUED'), of('WAITING')];
+  const [running, waiting] = [of('RUNNING'), of('WAITING')];
+  const queued = useRead([name], (abort) => can('jobs:read') ? get('executions', { status: 'QUEUED', queue: name, order: 'claim', limit: SHOWN }, abort) : Promise.resolve(null), { every: 3000 });
   if (error && !queue) return html`<${Head} title=${name} crumbs=${html`<a href="queues">Queues</a>`}/><${Failure} error=${error} retry=${reload}/>`;
   if (!queue) return html`<p class="muted" role="status">Loading…</p>`;
   const need = scaling.data;
   const able = cluster.data?.able?.get(name);
   const slots = able?.slots ?? need?.slots;
   const age = queue.oldest_queued_at ? Math.max(0, now.value - Date.parse(queue.oldest_queued_at)) : 0;
-  // Those that wait longest come last in the list of the API, and are the next to start among equals.
-  const next = [...(queued.data?.items ?? [])].sort((a, b) => Date.parse(a.available_at) - Date.parse(b.available_at));
+  const next = queued.data?.items ?? [];
+  const overtakes = (one) => next.slice(next.indexOf(one) + 1).some((other) => Date.parse(other.available_at) < Date.parse(one.available_at));
   const list = (title, about, status, items, note) => html`<${Card} title=${title} flush extra=${html`<span class="muted small">${about}</span> <a class="small" href=${`executions?status=${status}&queue=${part(name)}`}>All</a>`}>
     ${items.length ? html`<ul class="list">${items.slice(0, SHOWN).map((one) => html`<li key=${one.execution_id}><a class="main cut grow" href=${`executions/${one.execution_id}`}><${Name}>${one.name ?? one.job_id}</${Name}></a>${note(one)}</li>`)}</ul>` : html`<p class="body muted">None.</p>`}</${Card}>`;
   const since = (at) => html`<span class="muted small nowrap">${at ? span(Math.max(0, now.value - Date.parse(at))) : ''}</span>`;
-  const limits = LIMITS.filter(([field]) => queue[field] !== null);
   return html`<${Head} title=${name} badge=${html`<${Status} of=${queue.paused ? 'PAUSED' : 'ACTIVE'}/>`} crumbs=${html`<a href="queues">Queues</a>`} about=${limitsOf(queue) ? `Limits: ${limitsOf(queue)}` : 'This queue has no limits.'}>
       ${can('queues:write') && html`<${Button} icon=${queue.paused ? 'play' : 'pause'} onClick=${() => hold(queue, reload)}>${queue.paused ? 'Resume' : 'Pause'}</${Button}><${Button} icon="edit" onClick=${() => edit(name, reload)}>Change limits</${Button}>`}
     </${Head}>
@@ -71,9 +71,9 @@ function Queue({ name }) {
     ${able?.missing.length > 0 && html`<${Notice} kind="bad">No connected worker runs <strong><${Name}>${able.missing.join(', ')}</${Name}></strong> in this queue. Start one, or <a href="workers">look at the workers</a>.</${Notice}>`}
     <div class="tiles"><${Tile} label="Running" value=${count(queue.running)} note=${queue.concurrency ? `at most ${queue.concurrency}` : need ? `of ${count(slots)} slots` : ''}/><${Tile} label="Queued" value=${count(queue.queued)} note=${queue.max_depth ? `at most ${count(queue.max_depth)}` : 'ready to start'}/><${Tile} label="Oldest" value=${queue.oldest_queued_at ? span(age) : 'none'} kind=${age > LATE_MS ? 'bad' : ''} note="waits to start"/><${Tile} label="Waiting" value=${count(queue.waiting)} note="behind a gate"/><${Tile} label="In wait lists" value=${count(queue.in_line)} note="for a limit"/>${need && html`<${Tile} label="Slots needed" value=${count(need.desired_slots)} kind=${Number(need.desired_slots) > Number(slots) ? 'warn' : ''} note=${`${count(slots)} there`}/>`}</div>
     <div class="grid"><div class="span-8 stack">
-      <${ExecutionsOverTime} by="queue" name=${name}/><${SpansOverTime} by="queue" name=${name} metric="waiting" title="Waited for a worker"/>
-      ${list('Next to start', limits.length || Object.keys(queue.weights ?? {}).length ? 'longest wait first; priority and shares come before it' : 'longest wait first; a higher priority comes before it', 'QUEUED', next, (one) => html`<span class="muted small">${one.job_type}</span>${since(one.available_at)}`)}
+      ${list('Next to start', 'in the order in which workers take them', 'QUEUED', next, (one) => html`${overtakes(one) && html`<span class="chip" title="It became ready later than others below it, but its priority or the share of its owner puts it first">priority or share</span>`}<span class="muted small">${one.job_type}</span>${since(one.available_at)}`)}
       ${list('Held back', 'and by what', 'WAITING', waiting.data?.items ?? [], (one) => html`<span class="muted small cut">${one.gates?.join(', ')}</span><a class="small nowrap" href=${`jobs/${one.job_id}?tab=why`}>why?</a>`)}
+      <${ExecutionsOverTime} by="queue" name=${name}/><${SpansOverTime} by="queue" name=${name} metric="waiting" title="Waited for a worker"/>
     </div><div class="span-4 stack">
       ${list('Running', 'for how long', 'RUNNING', running.data?.items ?? [], (one) => since(one.started_at))}
       ${Object.keys(queue.weights ?? {}).length > 0 && html`<${Card} title="Shares of owners" flush><ul class="list">${Object.entries(queue.weights).map(([owner, weight]) => html`<li key=${owner}><span class="grow cut"><${Name}>${owner}</${Name}></span><span>×${weight}</span></li>`)}</ul></${Card}>`}
@@ -129,7 +129,7 @@ function QueuesList() {
   const { data, error, reload } = useRead([], (abort) => get('queues', undefined, abort), { every: 2000 });
   const scaling = useRead([], (abort) => get('autoscaling', undefined, abort).catch(() => null), { every: 5000 });
   const wanted = params().get('edit');
-  useEffect(() => { if (wanted && can('queues:write')) { setParams({ edit: null }); edit(wanted, reload); } }, [wanted]);
+  useEffect(() => { if (wanted && can('queues:write')) { setParams({ edit: null }, { replace: true }); edit(wanted, reload); } }, [wanted]);
   const cluster = useCapacities();
   const able = cluster.data?.able;
   const needs = new Map((scaling.data?.items ?? []).map((one) => [one.queue, one]));

@@ -3,7 +3,7 @@
 import { html, useMemo } from '../lib.js';
 import { SERVER, get } from '../api.js';
 import { can, isLimited, me, theme, zoneChoice } from '../state.js';
-import { params, setParams } from '../router.js';
+import { params, setParams, typed } from '../router.js';
 import { Card, Empty, Failure, Head, Name, SearchField, Segmented, Tabs, Time, pretty, useRead } from '../ui.js';
 import { BROWSER_ZONE } from '../time.js';
 
@@ -13,13 +13,13 @@ const FROM = { flag: ['run', 'flag'], variable: ['run', 'variable'], file: ['run
 function Effective() {
   const { data, error, reload } = useRead([], (abort) => get('settings', undefined, abort));
   const search = params();
-  const typed = (search.get('q') ?? '').toLowerCase();
+  const wanted = (search.get('q') ?? '').toLowerCase();
   const which = search.get('from') ?? '';
-  const rows = useMemo(() => (data?.items ?? []).filter((one) => (!which || one.from !== 'default') && (!typed || `${one.key} ${one.about}`.toLowerCase().includes(typed))), [data, typed, which]);
+  const rows = useMemo(() => (data?.items ?? []).filter((one) => (!which || one.from !== 'default') && (!wanted || `${one.key} ${one.about}`.toLowerCase().includes(wanted))), [data, wanted, which]);
   if (error && !data) return html`<${Failure} error=${error} retry=${reload}/>`;
   if (!data) return html`<p class="muted" role="status">Loading…</p>`;
   return html`<${Card} flush foot=${data.file ? html`Configuration file: <code>${data.file}</code>. A flag takes precedence over a variable, and that over the file.` : 'There is no configuration file: punctual config template prints one.'}>
-    <div class="filters"><${SearchField} label="Search settings" placeholder="Name or purpose" value=${search.get('q') ?? ''} onChange=${(q) => setParams({ q })}/><${Segmented} label="Which settings" options=${[['', 'All'], ['set', 'Only those that are set']]} value=${which} onChange=${(from) => setParams({ from })}/><span class="spring"></span><span class="muted small">${rows.length} of ${data.items.length}</span></div>
+    <div class="filters"><${SearchField} label="Search settings" placeholder="Name or purpose" value=${search.get('q') ?? ''} onChange=${typed('q')}/><${Segmented} label="Which settings" options=${[['', 'All'], ['set', 'Only those that are set']]} value=${which} onChange=${(from) => setParams({ from })}/><span class="spring"></span><span class="muted small">${rows.length} of ${data.items.length}</span></div>
     ${rows.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Settings of the server"><table class="settings" aria-label="Settings of the server"><thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">From</th></tr></thead><tbody>
       ${rows.map((one) => html`<tr key=${one.key}><td class="tall"><code>${one.key}</code><div class="muted small">${one.about}</div></td><td class="tall"><code>${one.hidden ? html`<span class="muted">set, not shown</span>` : one.value === null || (Array.isArray(one.value) && !one.value.length) ? html`<span class="muted">–</span>` : typeof one.value === 'string' ? one.value : pretty(one.value)}</code></td><td class="tall"><span class=${`status ${FROM[one.from]?.[0] ?? ''}`}>${FROM[one.from]?.[1] ?? one.from}</span>${one.origin && html`<div class="muted small mono">${one.origin}</div>`}</td></tr>`)}
     </tbody></table></div>` : html`<${Empty} icon="settings" title="No setting matches"/>`}

@@ -16,6 +16,66 @@ async function shown(page, response) {
 }
 
 const errors = [];
+let browser;
+// Pages of the current context: the first one, and further tabs.
+let tabs = [];
+let current = 0;
+
+// A browser profile of its own: another time zone, another language, nobody logged in.
+async function begin(options) {
+  for (const context of browser.contexts()) await context.close();
+  // The authority of the tests' certificates is unknown to it.
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, ...options });
+  context.on('page', (page) => {
+    page.on('console', (message) => { if (message.type() === 'error') errors.push(`${page.url()}: ${message.text()}`); });
+    page.on('pageerror', (error) => errors.push(`${page.url()}: ${error.stack}`));
+  });
+  tabs = [await context.newPage()];
+  current = 0;
+}
+
+// References are small: layouts are compared, not letters.
+const REFERENCE_PX = 320;
+// Of the compression of pictures, from 0 to 1.
+const QUALITY = 0.75;
+// By so much a pixel may be lighter or darker, after everything around it is blurred.
+const SHADES_MAX = 40;
+
+// A picture as WebP in this width.
+async function small(canvas, png, width) {
+  return canvas.evaluate(async ([data, wide, quality]) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${data}`;
+    await image.decode();
+    const board = document.createElement('canvas');
+    [board.width, board.height] = [wide, Math.round(image.height * wide / image.width)];
+    const pen = board.getContext('2d');
+    pen.imageSmoothingQuality = 'high';
+    pen.drawImage(image, 0, 0, board.width, board.height);
+    return board.toDataURL('image/webp', quality).split(',')[1];
+  }, [png.toString('base64'), width, QUALITY]);
+}
+
+// The share of pixels that differ from the reference, in thousandths.
+async function difference(canvas, one, other) {
+  return canvas.evaluate(async ([pictures, most]) => {
+    const [a, b] = await Promise.all(pictures.map(async (data) => {
+      const image = new Image();
+      image.src = `data:image/webp;base64,${data}`;
+      await image.decode();
+      const board = document.createElement('canvas');
+      [board.width, board.height] = [image.width, image.height];
+      const pen = board.getContext('2d');
+      pen.filter = 'blur(2px) grayscale(1)';
+      pen.drawImage(image, 0, 0);
+      return pen.getImageData(0, 0, board.width, board.height);
+    }));
+    if (a.width !== b.width || a.height !== b.height) return 1000;
+    let unlike = 0;
+    for (let at = 0; at < a.data.length; at += 4) if (Math.abs(a.data[at] - b.data[at]) > most) unlike += 1;
+    return Math.round(4000 * unlike / a.data.length);
+  }, [[one, other], SHADES_MAX]);
+}
 
 const steps = {
   open: async (page, { url }) => shown(page, await page.goto(url)),
@@ -32,7 +92,32 @@ const steps = {
   find: async (page, { what }) => page.waitForSelector(what, { timeout: 60000 }).then(() => null),
   text: async (page, { what }) => page.innerText(what),
   resize: async (page, { width, height }) => page.setViewportSize({ width, height }),
-  picture: async (page, { path }) => page.screenshot({ path }).then(() => null),
+  picture: async (page, { path, width }) => {
+    const canvas = await browser.newPage();
+    const png = await page.screenshot();
+    fs.writeFileSync(path, width ? Buffer.from(await small(canvas, png, width), 'base64') : png);
+    await canvas.close();
+  },
+  // Compares the layout of the page with a reference, or writes the reference. Returns the thousandths that differ.
+  layout: async (page, { path, write }) => {
+    const canvas = await browser.newPage();
+    const seen = await small(canvas, await page.screenshot({ animations: 'disabled' }), REFERENCE_PX);
+    if (write) fs.writeFileSync(path, Buffer.from(seen, 'base64'));
+    const unlike = fs.existsSync(path) ? await difference(canvas, seen, fs.readFileSync(path).toString('base64')) : 1000;
+    await canvas.close();
+    return unlike;
+  },
+  context: async (_page, { options }) => begin(options),
+  // Continues in another tab of the same context, and opens it if needed.
+  tab: async (page, { number }) => {
+    tabs[number] ??= await page.context().newPage();
+    current = number;
+    await tabs[number].bringToFront();
+  },
+  before: async (page, { script }) => page.addInitScript(script),
+  select: async (page, { what, value }) => page.selectOption(what, value).then(() => null),
+  back: async (page) => page.goBack().then(() => null),
+  emulate: async (page, { media }) => page.emulateMedia(media),
   // Errors that pages have written to their console since the last time.
   errors: async () => errors.splice(0),
   axe: async (page) => {
@@ -45,18 +130,15 @@ const steps = {
 };
 
 async function main() {
-  const browser = await chromium.launch({
+  browser = await chromium.launch({
     executablePath: process.env.PUNCTUAL_TEST_CHROMIUM,
     chromiumSandbox: false,
     args: [...ALWAYS, ...process.argv.slice(2)],
   });
-  // The authority of the tests' certificates is unknown to it.
-  const page = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage();
-  page.on('console', (message) => { if (message.type() === 'error') errors.push(`${page.url()}: ${message.text()}`); });
-  page.on('pageerror', (error) => errors.push(`${page.url()}: ${error.stack}`));
+  await begin({});
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const { step, ...details } = JSON.parse(line);
-    const answer = await steps[step](page, details).then(
+    const answer = await steps[step](tabs[current], details).then(
       (value) => ({ value: value ?? null }),
       (error) => ({ error: String(error) }),
     );
