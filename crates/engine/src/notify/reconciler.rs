@@ -79,10 +79,6 @@ impl NotifyFindings {
 
 impl Reconciler {
     pub async fn load(context: &EngineContext, config: &NotificationConfig) -> Result<Self, StoreError> {
-        let alerts = all::<Alert>(&*context.store, None, usize::MAX).await?;
-        let alerts = alerts
-            .into_iter()
-            .map(|stored| (stored.name, StoredAlert { version: stored.version, alert: stored.value }));
         Ok(Reconciler {
             config: config.clone(),
             rules: vec![],
@@ -92,7 +88,7 @@ impl Reconciler {
             calendars: Arc::default(),
             users: None,
             used: Interest::default(),
-            alerts: alerts.collect(),
+            alerts: stored_alerts(context).await?,
             jobs: KnownJobs::default(),
             watch: WatchState::default(),
             read_at: None,
@@ -142,13 +138,15 @@ impl Reconciler {
         if self.save(context, findings, &mut cursor, read_to).await? { Ok(()) } else { Err(lost_race()) }
     }
 
-    /// Reads rules, silences and channels again when they may have changed.
+    /// Reads alerts, rules, silences and channels again when they may have changed.
     async fn refresh(&mut self, context: &EngineContext) -> Result<(), StoreError> {
         let now = context.host.clock.monotonic();
         let is_recent = self.read_at.is_some_and(|at| now.since(at) < limits::NOTIFY_WATCH_INTERVAL);
         if !context.notify.take_changed() && is_recent {
             return Ok(());
         }
+        // Users acknowledge alerts on any node.
+        self.alerts = stored_alerts(context).await?;
         let store = &*context.store;
         let rules = all::<NotificationRule>(store, None, limits::NOTIFICATION_RULES_MAX).await?;
         let rules: Vec<(String, NotificationRule)> =
@@ -526,6 +524,12 @@ pub(super) struct RaisedAlert<'a> {
     /// The rule whose condition it is, if it is not about a job.
     pub rule: Option<&'a str>,
     pub now: Timestamp,
+}
+
+async fn stored_alerts(context: &EngineContext) -> Result<BTreeMap<String, StoredAlert>, StoreError> {
+    let stored = all::<Alert>(&*context.store, None, usize::MAX).await?;
+    let alert = |version, alert| StoredAlert { version, alert };
+    Ok(stored.into_iter().map(|one| (one.name, alert(one.version, one.value))).collect())
 }
 
 /// Another leader or a request has changed a document: everything is read again.
