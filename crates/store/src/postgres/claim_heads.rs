@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Looks take at most one part in this many of the time, however long one takes.
 const LOOK_REST: u32 = 10;
+/// No look puts off the next one of all processes for longer. A look may have waited for locks of other writes.
+const LOOK_REST_MAX: Duration = Duration::from_secs(1);
 /// Lanes that are remembered as crowded. Beyond this, claims scan from the beginning once.
 const LANES_MAX: usize = 10_000;
 
@@ -30,7 +32,7 @@ struct KnownHeads {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct CrowdedLane {
-    /// The highest rank of the last window that this process has reserved.
+    /// The highest rank of the last window that this process has reserved, or of its last scan.
     end: Option<i64>,
     /// Whether this process knows of work before the head.
     looks: bool,
@@ -85,7 +87,7 @@ impl ClaimHeads {
 
     /// Records how long a claim took that looked.
     pub fn looked(&self, took: Duration) {
-        self.known().look_rest = took.saturating_mul(LOOK_REST);
+        self.known().look_rest = took.saturating_mul(LOOK_REST).min(LOOK_REST_MAX);
     }
 
     /// Records that these lanes had enough for a claim.
@@ -107,9 +109,10 @@ impl ClaimHeads {
         self.crowded(places.into_iter().map(|(lane, _)| lane));
         let mut known = self.known();
         for lane in lanes {
-            let back =
-                |lane: &mut CrowdedLane| lane.back = Some(lane.back.map_or(last, |back| back.min(last)));
-            known.crowded.entry(*lane).and_modify(back);
+            known.crowded.entry(*lane).and_modify(|lane| {
+                lane.back = Some(lane.back.map_or(last, |back| back.min(last)));
+                lane.end = Some(lane.end.map_or(last.rank, |end| end.max(last.rank)));
+            });
         }
     }
 
@@ -179,6 +182,23 @@ mod tests {
         assert!(!looks(&heads), "it comes after the window");
         heads.queued([(1, 50)]);
         assert!(looks(&heads) && !looks(&heads));
+    }
+
+    #[test]
+    fn work_that_is_queued_behind_a_scan_needs_no_look() {
+        let heads = ClaimHeads::default();
+        heads.scanned(&[1, 2], [(1, place(20))].into_iter());
+        heads.queued([(1, 21), (2, 21)]);
+        assert!(!looks(&heads));
+        heads.queued([(1, 20)]);
+        assert!(looks(&heads));
+    }
+
+    #[test]
+    fn a_look_that_takes_long_delays_the_next_one_within_bounds() {
+        let heads = heads();
+        heads.looked(Duration::from_secs(60));
+        assert_eq!(heads.to_move(&[1]).unwrap().look_rest, LOOK_REST_MAX);
     }
 
     #[test]

@@ -26,6 +26,9 @@ const WINDOW_LANES_MAX: usize = 256;
 /// Now and then one of the callers also looks at everything before the place that the head had at the last look.
 /// Rows behind that place may belong to claimers that have not locked them yet.
 ///
+/// Its commit does not wait for the disk: a read may have cleaned up a page, which is written to the log, and others wait for
+/// the head meanwhile.
+///
 /// The era of a head rises every few reservations: an open transaction keeps the old versions of its row, and the
 /// search for the latest era meets only a few of them.
 pub(crate) const RESERVE: &str = "WITH head AS MATERIALIZED \
@@ -54,7 +57,8 @@ pub(crate) const RESERVE: &str = "WITH head AS MATERIALIZED \
              AND (live.rank, live.job, live.occurrence) > (served.rank, served.job, served.occurrence) \
            ORDER BY live.rank, live.job, live.occurrence LIMIT $6) AS next \
         ORDER BY next.rank, next.job, next.occurrence LIMIT $6), \
-     whole AS MATERIALIZED (SELECT count(*) >= $6 AS is_full FROM best), \
+     whole AS MATERIALIZED \
+       (SELECT count(*) >= $6 AS is_full, set_config('synchronous_commit', 'off', true) FROM best), \
      reserved AS MATERIALIZED \
        (SELECT served.lane, served.rank AS from_rank, served.job AS from_job, served.occurrence AS from_occurrence, \
           coalesce(ends.rank, served.rank) AS to_rank, coalesce(ends.job, served.job) AS to_job, \
