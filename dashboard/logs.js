@@ -142,7 +142,7 @@ export function Logs({ path }) {
     const { scrollTop, clientHeight, scrollHeight } = box.current;
     setView({ top: scrollTop, height: clientHeight });
     setStuck(scrollHeight - scrollTop - clientHeight < LINE_PX * 2);
-    if (scrollTop < NEAR_START_PX && scrollHeight > clientHeight && !all.found && !isFiltered) loadOlder();
+    if (!stuck.current && scrollTop < NEAR_START_PX && scrollHeight > clientHeight && !all.found && !isFiltered) loadOlder();
   };
   // The lines that a reader looks at stay where they are.
   useLayoutEffect(() => {

@@ -26,6 +26,8 @@ async function begin(options) {
   for (const context of browser.contexts()) await context.close();
   // The authority of the tests' certificates is unknown to it.
   const context = await browser.newContext({ ignoreHTTPSErrors: true, ...options });
+  // Generous, because the machine may be busy.
+  context.setDefaultTimeout(120000);
   context.on('page', (page) => {
     page.on('console', (message) => { if (message.type() === 'error') errors.push(`${page.url()}: ${message.text()}`); });
     page.on('pageerror', (error) => errors.push(`${page.url()}: ${error.stack}`));
@@ -89,7 +91,7 @@ const steps = {
   click: async (page, { what }) => page.click(what),
   press: async (page, { keys }) => page.keyboard.press(keys),
   // Waits until the page has an element, given as a Playwright selector.
-  find: async (page, { what }) => page.waitForSelector(what, { timeout: 60000 }).then(() => null),
+  find: async (page, { what }) => page.waitForSelector(what).then(() => null),
   text: async (page, { what }) => page.innerText(what),
   resize: async (page, { width, height }) => page.setViewportSize({ width, height }),
   picture: async (page, { path, width }) => {

@@ -152,7 +152,8 @@ async fn the_largest_messages_are_accepted_by_each_service() {
         let waiting = page["items"].as_array().unwrap();
         let refused = waiting.iter().find(|one| one["last_error"].is_string());
         assert!(refused.is_none(), "{refused:?}");
-        waiting.len() > 60 && waiting.iter().all(|one| one["state"] == "sent")
+        let has = |channel: &Value| waiting.iter().any(|one| one["channel"] == *channel);
+        waiting.len() > 60 && channels.iter().all(has) && waiting.iter().all(|one| one["state"] == "sent")
     })
     .await;
 }

@@ -119,7 +119,7 @@ async fn a_lasting_problem_is_repeated_unless_it_is_acknowledged() {
     server.said(&["notify", "ack", &id]);
     // One failure each second.
     let failures = async || alert("open").await.unwrap()["count"].as_u64().unwrap();
-    eventually("it goes on for a while", async || failures().await >= 40).await;
+    eventually("it goes on for a while", async || failures().await >= 10).await;
     assert_eq!((of("acknowledged"), of("open")), (1, 1));
     eventually("the open one is repeated", async || of("open") == 2).await;
     assert_eq!(of("acknowledged"), 1);

@@ -111,6 +111,7 @@ async fn the_reason_names_the_earlier_run() {
     let (server, web) = with_receiver().await;
     let rest = json!({
         "job_type": "sleep", "payload": {"ms": 120_000}, "timeout_secs": 300, "interval": "2s",
+        "misfire_grace": "10s",
     });
     let mut queued = every_second("queued", rest.clone());
     queued["overlap_policy"] = json!("QUEUE");

@@ -113,8 +113,10 @@ async fn links_of_schedulers_lead_to_the_public_url() {
         });
         let job = api.submit(cluster, job).await;
         eventually("it is notified", async || !web.asked().is_empty()).await;
-        let link = format!("https://jobs.example.org/ui/executions/{job}.1.1");
-        assert_eq!(body(&web.asked()[0])["data"]["url"], link);
+        // A worker that stalls loses the first attempt.
+        let link = format!("https://jobs.example.org/ui/executions/{job}.1.");
+        let url = body(&web.asked()[0])["data"]["url"].clone();
+        assert!(url.as_str().is_some_and(|url| url.starts_with(&link)), "{url}");
     })
     .await;
 }

@@ -19,6 +19,7 @@ impl Chromium {
 
     /// Continues as a new profile: nobody is logged in.
     pub fn begin(&mut self, options: Value) {
+        assert_eq!(self.errors(), json!([]));
         self.done(json!({"step": "context", "options": options}));
     }
 
@@ -254,6 +255,15 @@ async fn each_action_on_a_job_does_what_it_says() {
     chromium.find("dialog:has-text('cannot be undone')");
     chromium.confirm();
     chromium.find("h1 :text-is('Jobs')");
+    // The page may have read the job once more after it was gone; the browser writes each 404 to its console.
+    let errors = chromium.errors();
+    let unexpected: Vec<&Value> = errors
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|error| !error.to_string().contains("404"))
+        .collect();
+    assert_eq!(unexpected, [&json!(""); 0]);
     let names = async |query: &str| -> Vec<String> {
         let (_, page) = server.get(&format!("/api/v1/jobs?{query}")).await;
         let items = page["items"].as_array().expect("a list").iter();

@@ -57,11 +57,15 @@ async fn lines_carry_levels_and_are_found_across_jobs() {
 async fn a_search_that_reads_an_execution_only_in_part_is_not_complete() {
     let server = Server::start_with(&["--allow", "shell", "--allow-root-commands"]);
     // More lines than a search reads, and its limit falls within the last execution.
+    let mut jobs = Vec::new();
     for number in 0..5 {
         let payload = json!({"script": "yes x | head -n 45000"});
-        server
-            .submit(json!({"name": format!("long-{number}"), "job_type": "shell", "payload": payload}))
-            .await;
+        let job = json!({"name": format!("long-{number}"), "job_type": "shell", "payload": payload});
+        jobs.push(server.submit(job).await);
+    }
+    for job in jobs {
+        let path = format!("/api/v1/jobs/{job}");
+        eventually("its log is whole", async || server.get(&path).await.1["status"] == "COMPLETED").await;
     }
     eventually("as many lines are stored as a search reads", async || {
         search(&server, "grep=y").await["searched"]["lines"].as_u64().unwrap() >= 200_000

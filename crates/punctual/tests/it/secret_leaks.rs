@@ -33,7 +33,7 @@ async fn a_secret_of_a_failing_job_is_in_nothing_that_leaves_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let script = format!(
-        "exec {BINARY} serve --listen 127.0.0.1:0 --allow shell --data-dir {} --log-level debug --log-output \
+        "exec {BINARY} serve --listen 127.0.0.1:0 --allow shell --data-dir {} --log-level debug --log-format json --log-output \
          --tracing-endpoint {} --events {events} --events-topic {topic} --events-payloads {} 2>{}",
         data.display(),
         collector.url(),

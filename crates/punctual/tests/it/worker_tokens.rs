@@ -273,7 +273,8 @@ async fn ask(
     body: &Value,
 ) -> (StatusCode, Value) {
     let request = http_client().request(method, format!("http://{}/api/v1{path}", process.address));
-    answer(request.bearer_auth(token).json(body)).await
+    let request = request.bearer_auth(token);
+    answer(if body.is_null() { request } else { request.json(body) }).await
 }
 
 #[tokio::test]

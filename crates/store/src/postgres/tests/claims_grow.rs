@@ -30,7 +30,8 @@ fn backlog(lane: i64) -> String {
                 n % 64, 1, 0, 5, 0, 0, false
          FROM generate_series(1, 30000) AS n;
          INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)
-         SELECT job, lane, 0, 1, 0, 5, 0, 'null' FROM live"
+         SELECT job, lane, 0, 1, 0, 5, 0, 'null' FROM live;
+         SELECT pg_stat_force_next_flush()"
     )
 }
 
