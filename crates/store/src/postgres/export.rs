@@ -193,9 +193,8 @@ impl CopiedDatabase for PostgresCopy {
     }
 
     async fn empty_tables(&mut self) -> Result<(), Fault> {
-        // Claim heads are hints about the lanes, so the data migration does not copy them.
         let sql = format!(
-            "BEGIN; TRUNCATE {}, claim_heads RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
+            "BEGIN; TRUNCATE {} RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
              SELECT setval('session_numbers', 1, false); COMMIT",
             stored_tables()
         );

@@ -16,7 +16,7 @@ use crate::server::migrations::{self, AppliedSteps, migration_steps};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-pub(crate) const STEPS: &[MigrationStep] = migration_steps!("0010_claim_heads");
+pub(crate) const STEPS: &[MigrationStep] = migration_steps!();
 /// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");

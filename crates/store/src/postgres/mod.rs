@@ -4,7 +4,7 @@
 
 mod audit;
 mod baseline;
-mod claim_heads;
+mod claim_cursors;
 mod connection;
 pub mod counter_mismatch;
 mod databases;

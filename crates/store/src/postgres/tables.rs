@@ -1,23 +1,20 @@
 //! Loads and writes the rows of a unit of work on one connection.
 
-pub(crate) mod claims;
 pub(crate) mod read_set;
 pub(crate) mod write_set;
 
-use super::claim_heads::ClaimHeads;
+use super::claim_cursors::{ClaimCursors, ClaimScan};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{PartitionedTable, Partitions};
 use super::wire::{StatementCall, TransactionFrame, Wire, column, value};
 use crate::cells::get;
 use crate::codecs::limit;
 use crate::fault::Fault;
-use crate::server::asks::RowKind;
 use crate::server::loaded::{Gathering, lanes_of, read_queue};
 use crate::server::names::{intern, look_up, to_ask};
 use crate::server::queue_check::QueueCheck;
 use crate::unit_of_work::{Connect, LaneCache, LoadedRows, NamedLanes, ReadSet, Tables, WriteSet};
 use async_trait::async_trait;
-use claims::{ClaimWindows, WindowedClaim};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use read_set::{QUEUES, ReadRound};
@@ -39,14 +36,14 @@ pub(crate) struct SharedDatabase {
     pub target: Target,
     pub lanes: Arc<LaneCache>,
     pub partitions: Arc<Partitions>,
-    pub heads: Arc<ClaimHeads>,
+    pub cursors: Arc<ClaimCursors>,
 }
 
 impl SharedDatabase {
     pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
         let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
-        Ok(SharedDatabase { target, lanes: Arc::default(), partitions, heads: Arc::default() })
+        Ok(SharedDatabase { target, lanes: Arc::default(), partitions, cursors: Arc::default() })
     }
 }
 
@@ -64,7 +61,6 @@ pub(crate) struct PostgresTables {
     wire: Option<Wire>,
     stage: TransactionState,
     queues: QueueCheck,
-    windows: ClaimWindows,
 }
 
 /// How often a claim doubles the number of requested rows because some are malformed.
@@ -82,19 +78,7 @@ enum TransactionState {
 impl PostgresTables {
     pub async fn connect(shared: SharedDatabase) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
-        Ok(PostgresTables {
-            shared,
-            wire,
-            stage: TransactionState::Idle,
-            queues: QueueCheck::default(),
-            windows: ClaimWindows::default(),
-        })
-    }
-
-    /// For statements of tests on the same connection.
-    #[cfg(test)]
-    pub fn client(&self) -> &tokio_postgres::Client {
-        self.wire.as_ref().expect("it is connected").client()
+        Ok(PostgresTables { shared, wire, stage: TransactionState::Idle, queues: QueueCheck::default() })
     }
 
     /// The connection, without an open transaction of an earlier caller.
@@ -114,17 +98,10 @@ impl PostgresTables {
         self.wire.as_mut().ok_or_else(|| Fault::Away("the connection was lost".to_owned()))
     }
 
-    /// Runs a round inside the transaction, which begins with its first statement. Windows of claims are reserved
-    /// before it begins.
-    async fn gather(
-        &mut self,
-        reserve: Option<StatementCall<'_>>,
-        round: ReadRound<'_>,
-        gathering: &mut Gathering,
-    ) -> Result<WindowedClaim, Fault> {
-        let mut claims = WindowedClaim { began: Instant::now(), reserved: vec![], is_first: false };
+    /// Runs a round inside the transaction, which begins with its first statement.
+    async fn gather(&mut self, round: ReadRound<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
         if round.calls.is_empty() {
-            return Ok(claims);
+            return Ok(());
         }
         let frame = if self.stage == TransactionState::Requested {
             TransactionFrame::Begin
@@ -133,20 +110,37 @@ impl PostgresTables {
         };
         self.stage = TransactionState::Open;
         let ReadRound { parts, calls } = round;
-        let (reserved, answers) = self.wire()?.run_after(reserve, frame, calls).await?;
-        claims.reserved = reserved;
+        let answers = self.wire()?.run(frame, calls).await?;
         let mut lanes = BTreeSet::new();
         for (part, rows) in parts.iter().zip(&answers) {
             lanes.extend(lanes_of(*part, rows)?);
         }
         let named = self.name_lanes(&lanes, gathering).await?;
         for (part, rows) in parts.iter().zip(&answers) {
-            if let (RowKind::Claims(_), Some(row)) = (part, rows.first()) {
-                claims.is_first = row.try_get("is_first")?;
-            }
             gathering.take(*part, rows, &named)?;
         }
-        Ok(claims)
+        Ok(())
+    }
+
+    /// Scans lanes from the start if fewer rows were found than requested, and records what was found.
+    async fn look_again(
+        &mut self,
+        read_set: &ReadSet,
+        scan: ClaimScan,
+        gathering: &mut Gathering,
+    ) -> Result<(), Fault> {
+        let cursors = Arc::clone(&self.shared.cursors);
+        let lanes = |index: &usize| read_set.claims[*index].lanes.as_slice();
+        let mut again = gathering.short_claims(&read_set.claims);
+        again.retain(|index| cursors.leaves_out(scan, lanes(index)));
+        if !again.is_empty() {
+            self.gather(ReadRound::claims(read_set, &again, &cursors), gathering).await?;
+        }
+        cursors.found(gathering.claimed_places());
+        for index in gathering.short_claims(&read_set.claims) {
+            cursors.emptied(lanes(&index));
+        }
+        Ok(())
     }
 
     /// Reads further in lanes whose first rows are malformed.
@@ -155,6 +149,7 @@ impl PostgresTables {
         read_set: &ReadSet,
         gathering: &mut Gathering,
     ) -> Result<(), Fault> {
+        let cursors = Arc::clone(&self.shared.cursors);
         let mut wider = read_set.claims.clone();
         for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
             let mut again = Vec::new();
@@ -170,7 +165,7 @@ impl PostgresTables {
                 return Ok(());
             }
             let read_set = ReadSet { claims: wider.clone(), ..ReadSet::default() };
-            self.gather(None, ReadRound::claims(&read_set, &again), gathering).await?;
+            self.gather(ReadRound::claims(&read_set, &again, &cursors), gathering).await?;
         }
         Ok(())
     }
@@ -250,20 +245,22 @@ impl Tables for PostgresTables {
 
     async fn fetch(&mut self, read_set: &ReadSet) -> Result<LoadedRows, Fault> {
         let mut gathering = Gathering::new(read_set.claims.len());
-        let windows = self.windows_for(read_set, self.stage == TransactionState::Requested);
-        let round = ReadRound::of(read_set, windows.number());
-        let round = self.gather(windows.reserve(), round, &mut gathering).await?;
+        let cursors = Arc::clone(&self.shared.cursors);
+        let began = Instant::now();
+        let scan = cursors.next_scan(began);
+        self.gather(ReadRound::of(read_set, &cursors, scan), &mut gathering).await?;
         if !read_set.claims.is_empty() {
-            self.conclude_claims(read_set, windows, round, &mut gathering).await?;
+            if scan == ClaimScan::Whole {
+                cursors.scanned_whole(began, Instant::now());
+            }
+            self.look_again(read_set, scan, &mut gathering).await?;
             self.look_past_malformed(read_set, &mut gathering).await?;
         }
-        // Usually each claim comes with the data of its jobs.
+        // The claimable executions are known only now, and the claims need their jobs' data.
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
-        let known: BTreeSet<JobId> = gathering.known_facts().collect();
-        let is_unknown = |job: &JobId| !read_set.facts.contains(job) && !known.contains(job);
-        let unknown: Vec<JobId> = jobs.into_iter().filter(is_unknown).collect();
+        let unknown: Vec<JobId> = jobs.difference(&read_set.facts).copied().collect();
         if !unknown.is_empty() {
-            self.gather(None, ReadRound::facts(&unknown), &mut gathering).await?;
+            self.gather(ReadRound::facts(&unknown), &mut gathering).await?;
         }
         let found = gathering.finish();
         self.queues.note(read_set, &found);
@@ -294,10 +291,9 @@ impl Tables for PostgresTables {
         }
         written?;
         self.stage = TransactionState::Idle;
-        self.windows.committed();
         let queued = write_set.live_inserted.iter().chain(&write_set.live_updated);
         let queued = queued.filter(|row| row.live.state == LiveState::Queued);
-        self.shared.heads.queued(queued.map(|row| (row.lane, row.live.rank)));
+        self.shared.cursors.queued(queued.map(|row| (row.lane, row.live.rank)));
         Ok(())
     }
 
@@ -310,6 +306,5 @@ impl Tables for PostgresTables {
         }
         self.stage = TransactionState::Idle;
         self.queues = QueueCheck::default();
-        self.leave_windows();
     }
 }

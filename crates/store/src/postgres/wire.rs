@@ -95,28 +95,14 @@ impl Wire {
         frame: TransactionFrame,
         calls: Vec<StatementCall<'_>>,
     ) -> Result<Vec<Vec<Row>>, Fault> {
-        self.run_after(None, frame, calls).await.map(|(_, rows)| rows)
-    }
-
-    /// The same, sent together with a statement before them that is its own transaction. That one gives hints only: if
-    /// it fails it has no rows, and the others run all the same.
-    pub async fn run_after(
-        &mut self,
-        first: Option<StatementCall<'_>>,
-        frame: TransactionFrame,
-        calls: Vec<StatementCall<'_>>,
-    ) -> Result<(Vec<Row>, Vec<Vec<Row>>), Fault> {
-        self.prepare(first.iter().chain(&calls)).await?;
+        self.prepare(&calls).await?;
         let (client, prepared) = (&self.client, &self.prepared);
         let plain = |sql: &'static str| -> PendingRows<'_> {
             Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) })
         };
         let begins = matches!(frame, TransactionFrame::Begin | TransactionFrame::BeginAndCommit);
         let commits = matches!(frame, TransactionFrame::Commit | TransactionFrame::BeginAndCommit);
-        let mut answers: Vec<PendingRows<'_>> = Vec::with_capacity(calls.len() + 3);
-        if let Some(call) = &first {
-            answers.push(Box::pin(query(client, &prepared[call.sql], &call.parameters)));
-        }
+        let mut answers: Vec<PendingRows<'_>> = Vec::with_capacity(calls.len() + 2);
         if begins {
             answers.push(plain("BEGIN ISOLATION LEVEL READ COMMITTED"));
         }
@@ -127,19 +113,11 @@ impl Wire {
             answers.push(plain("COMMIT"));
         }
         let mut results = all_in_order(answers).await;
-        let hints = match first.is_some().then(|| results.remove(0)) {
-            Some(Ok(rows)) => rows,
-            Some(Err(error)) => {
-                tracing::debug!(%error, "a statement before a transaction failed");
-                vec![]
-            }
-            None => vec![],
-        };
         if let Some(error) = first_error(&mut results) {
             return Err(error.into());
         }
         let rows = results.into_iter().skip(usize::from(begins)).take(calls.len());
-        Ok((hints, rows.map(Result::unwrap_or_default).collect()))
+        Ok(rows.map(Result::unwrap_or_default).collect())
     }
 
     /// Runs a statement whose text is built at run time.
@@ -156,9 +134,9 @@ impl Wire {
     }
 
     /// Prepares statements on first use.
-    async fn prepare<'c>(&mut self, calls: impl Iterator<Item = &'c StatementCall<'c>>) -> Result<(), Fault> {
+    async fn prepare(&mut self, calls: &[StatementCall<'_>]) -> Result<(), Fault> {
         let mut missing: Vec<&'static str> =
-            calls.map(|call| call.sql).filter(|sql| !self.prepared.contains_key(*sql)).collect();
+            calls.iter().map(|call| call.sql).filter(|sql| !self.prepared.contains_key(*sql)).collect();
         missing.sort_unstable();
         missing.dedup();
         if missing.is_empty() {

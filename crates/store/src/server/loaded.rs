@@ -73,21 +73,21 @@ impl Gathering {
         self.found.claims.iter().flatten().copied()
     }
 
+    /// The requested claims for which fewer executions were found than requested.
+    pub fn short_claims(&self, wanted: &[RequestedClaims]) -> Vec<usize> {
+        let is_short = |index: &usize| self.found.claims[*index].len() < wanted[*index].count;
+        (0..wanted.len()).filter(is_short).collect()
+    }
+
     /// How many executions were found for the requested claim with this index.
     pub fn found_claims(&self, index: usize) -> usize {
         self.found.claims[index].len()
     }
 
-    /// The lanes and places of what was found for the requested claim with this index.
-    pub fn places_of_claim(&self, index: usize) -> impl Iterator<Item = (i64, QueuePosition)> {
-        let place = |row: &LiveRow| QueuePosition { rank: row.live.rank, occurrence: row.live.id };
-        let found = self.found.claims[index].iter();
-        found.filter_map(move |id| self.live.get(id).map(|row| (row.lane, place(row))))
-    }
-
-    /// The jobs whose data is there for assignments.
-    pub fn known_facts(&self) -> impl Iterator<Item = JobId> {
-        self.found.facts.iter().map(|(job, _)| *job)
+    /// The lanes and ranks of the claimable executions.
+    pub fn claimed_places(&self) -> impl Iterator<Item = (i64, i64)> {
+        let row = |id| self.live.get(&id).map(|row| (row.lane, row.live.rank));
+        self.claimed().filter_map(row)
     }
 
     /// The last queued executions by rank, for one request.
@@ -100,10 +100,7 @@ impl Gathering {
         self.found.lanes.extend(lanes);
     }
 
-    pub fn finish(mut self) -> LoadedRows {
-        // Two claims may have found the same execution.
-        self.found.facts.sort_by_key(|(job, _)| *job);
-        self.found.facts.dedup_by_key(|(job, _)| *job);
+    pub fn finish(self) -> LoadedRows {
         LoadedRows { live: self.live.into_values().collect(), ..self.found }
     }
 

@@ -55,15 +55,11 @@ pub(crate) struct MigrationStep {
     pub sql: &'static str,
 }
 
-/// The steps of a dialect, from the files in its directory `schema`: the steps of all servers, then the dialect's own. The
-/// n-th leads from version n − 1 to n. A released step never changes.
+/// The steps of a dialect, from the files in its directory `schema`: the n-th leads from version n − 1 to n. A released
+/// step never changes.
 macro_rules! migration_steps {
-    (@files $($name:literal),*) => {
-        &[$(MigrationStep { name: $name, sql: include_str!(concat!("schema/", $name, ".sql")) }),*]
-    };
-    ($($own:literal),*) => {
+    () => {
         $crate::server::migrations::migration_steps!(
-            @files
             "0001_initial",
             "0002_cluster",
             "0003_limits",
@@ -72,9 +68,11 @@ macro_rules! migration_steps {
             "0006_audit",
             "0007_secrets",
             "0008_documents",
-            "0009_run_inputs"
-            $(, $own)*
+            "0009_run_inputs",
         )
+    };
+    ($($name:literal),* $(,)?) => {
+        &[$(MigrationStep { name: $name, sql: include_str!(concat!("schema/", $name, ".sql")) }),*]
     };
 }
 pub(crate) use migration_steps;

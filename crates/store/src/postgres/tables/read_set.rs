@@ -6,8 +6,8 @@
 
 use crate::codecs::{fact_columns, limit};
 use crate::layout::{dead_letter_columns, each_limiter_count, job_columns, live_columns, schedule_columns};
+use crate::postgres::claim_cursors::{ClaimCursors, ClaimScan};
 use crate::postgres::rows::ListColumn;
-use crate::postgres::tables::claims::{CLAIM, CLAIMED_FACTS};
 use crate::postgres::wire::{Parameter, StatementCall, column, value};
 use crate::row_list::{List, ids, numbers, occurrences};
 use crate::server::asks::{Ask, RowKind, jobs, unlocked};
@@ -65,6 +65,22 @@ pub(crate) const LIVE_OF: &str = concat!(
      CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
        FOR UPDATE) AS live"
 );
+/// Reads the heads of all lanes without locks to see how the lowest ranks are distributed over them, and
+/// then locks that many in each: a row that another transaction has locked is replaced by the next in its
+/// lane. Each lane is scanned from its own rank.
+pub(crate) const CLAIM: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM (SELECT best.lane, best.least, count(*) AS count FROM \
+       (SELECT served.lane, served.least FROM unnest($1::bigint[], $2::bigint[]) AS served(lane, least) CROSS JOIN LATERAL \
+          (SELECT live.rank, live.job, live.occurrence FROM live \
+           WHERE live.lane = served.lane AND live.state = 1 AND live.rank >= served.least \
+           ORDER BY live.rank, live.job, live.occurrence LIMIT $3) AS head \
+        ORDER BY head.rank, head.job, head.occurrence LIMIT $3) AS best GROUP BY best.lane, best.least) AS share \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.lane = share.lane AND live.state = 1 AND live.rank >= share.least \
+       ORDER BY live.rank, live.job, live.occurrence LIMIT share.count FOR UPDATE SKIP LOCKED) AS live"
+);
+
 pub(crate) const FACTS: &str =
     concat!("SELECT jobs.id, jobs.lane, ", fact_columns!(), " FROM jobs WHERE jobs.id = ANY($1)");
 const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live \
@@ -184,12 +200,12 @@ pub(crate) struct ReadRound<'a> {
 }
 
 impl<'a> ReadRound<'a> {
-    /// Claims take from the windows with this number.
-    pub fn of(read_set: &'a ReadSet, windows: i64) -> Self {
+    /// Claims scan from the claim cursors.
+    pub fn of(read_set: &'a ReadSet, cursors: &ClaimCursors, scan: ClaimScan) -> Self {
         let mut round = ReadRound::default();
         round.lock(read_set);
         for (index, claims) in read_set.claims.iter().enumerate() {
-            round.claim(index, claims, windows);
+            round.claim(index, claims, cursors, scan);
         }
         for ask in unlocked(read_set, &read_set.facts) {
             match ask {
@@ -212,20 +228,19 @@ impl<'a> ReadRound<'a> {
     }
 
     /// Repeats these requested claims, from the start of their lanes.
-    pub fn claims(read_set: &'a ReadSet, indexes: &[usize]) -> Self {
+    pub fn claims(read_set: &'a ReadSet, indexes: &[usize], cursors: &ClaimCursors) -> Self {
         let mut round = ReadRound::default();
         for index in indexes {
-            round.claim(*index, &read_set.claims[*index], 0);
+            round.claim(*index, &read_set.claims[*index], cursors, ClaimScan::Whole);
         }
         round
     }
 
-    /// A claim, and the data of its jobs.
-    fn claim(&mut self, index: usize, claims: &'a RequestedClaims, windows: i64) {
+    fn claim(&mut self, index: usize, claims: &'a RequestedClaims, cursors: &ClaimCursors, scan: ClaimScan) {
         let RequestedClaims { lanes, count } = claims;
-        let parameters = vec![value(lanes.as_slice()), value(limit(*count)), value(windows)];
+        let parameters =
+            vec![value(lanes.as_slice()), value(cursors.least(scan, lanes)), value(limit(*count))];
         self.add(RowKind::Claims(index), CLAIM, parameters);
-        self.add(RowKind::Facts, CLAIMED_FACTS, vec![]);
     }
 
     fn add(&mut self, part: RowKind, sql: &'static str, parameters: Vec<Parameter<'a>>) {

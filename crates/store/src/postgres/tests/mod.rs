@@ -5,8 +5,7 @@
 mod alike;
 #[path = "../../server/tests/baseline.rs"]
 mod baseline;
-mod claim_heads;
-mod claims_grow;
+mod claim_cursors;
 mod conflicts;
 #[path = "../../server/tests/conformance.rs"]
 mod conformance;
