@@ -8,11 +8,12 @@ mod membership;
 mod races;
 
 use super::database::client;
-use crate::mysql::options::SEE_ALL_NODES;
 use crate::mysql::{MySqlOptions, create_database, drop_database};
 use futures_util::FutureExt;
+use hosts::eventually_succeeds;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use punctual_core::ports::StoreError;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -54,9 +55,15 @@ impl Cluster {
         for host in hosts {
             let server = MySqlOptions::new(format!("{who}@{host}/{database}"));
             let mut client = client(&server).await;
-            client.query_drop(SEE_ALL_NODES).await.unwrap();
-            let known: Vec<String> = client.query("SHOW DATABASES").await.unwrap();
-            assert!(known.contains(&self.name), "{host} knows {known:?}");
+            // The list of databases does not wait for what other nodes have done.
+            eventually_succeeds("a look for the database", async || {
+                let known: Vec<String> = client.query("SHOW DATABASES").await.unwrap();
+                let is_known = known.contains(&self.name);
+                is_known
+                    .then_some(())
+                    .ok_or_else(|| StoreError::Unavailable(format!("{host} knows {known:?}")))
+            })
+            .await;
             client.disconnect().await.unwrap();
         }
     }

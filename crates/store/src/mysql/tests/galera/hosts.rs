@@ -15,7 +15,10 @@ const NOW: Timestamp = Timestamp::from_micros(1_763_195_400_000_000);
 
 /// Calls until one succeeds: calls in flight when a node stops only get the error that the database is
 /// unavailable.
-async fn eventually_succeeds<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+pub(super) async fn eventually_succeeds<T>(
+    what: &str,
+    mut call: impl AsyncFnMut() -> Result<T, StoreError>,
+) -> T {
     for _ in 0..1_000 {
         match call().await {
             Ok(answer) => return answer,
