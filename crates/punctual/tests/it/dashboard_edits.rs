@@ -17,7 +17,7 @@ impl Chromium {
         self.done(json!({"step": "back"}));
     }
 
-    /// Continues as a new profile: nobody is logged in.
+    /// Continues in a new browser profile, without a login.
     pub fn begin(&mut self, options: Value) {
         assert_eq!(self.errors(), json!([]));
         self.done(json!({"step": "context", "options": options}));
